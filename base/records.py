@@ -49,24 +49,49 @@ class AttentionRecord:
 
 @flax.struct.dataclass
 class DrawRecord:
-    """Log-probability and entropy of a sampled hard alignment, for REINFORCE.
+    """Log-probability and entropy of random draws, for REINFORCE.
 
     Attributes:
-        log_probability: [B, ..., T] log-probability of the sampled keys.
-        entropy: [B, ..., T] entropy of the distribution over keys, in nats.
+        log_probability: [B, ..., T] log-probability of the sampled keys, or density of
+            the sampled locations.
+        entropy: [B, ..., T] entropy of their distribution, in nats.
+        baseline: [B, ..., T] reward that the model expects; None without such an
+            output.
     """
 
     collection: ClassVar[str] = "reinforce"
 
     log_probability: jax.Array
     entropy: jax.Array
+    baseline: jax.Array | None = None
 
     def sown(self) -> tuple[str, str, "DrawRecord"]:
         """Returns the arguments of `nn.Module.sow`."""
         return self.collection, "record", self
 
 
-Record = TypeVar("Record", AttentionRecord, DrawRecord)
+@flax.struct.dataclass
+class GlimpseRecord:
+    """Locations of the glimpses at an image; see `attention.glimpse.glimpse`.
+
+    Attributes:
+        location: [B, T, 2], from -1 to 1.
+        size: rows and columns of a patch.
+        scales: number of patches of a glimpse.
+    """
+
+    collection: ClassVar[str] = "attention"
+
+    location: jax.Array
+    size: int = flax.struct.field(pytree_node=False)
+    scales: int = flax.struct.field(pytree_node=False)
+
+    def sown(self) -> tuple[str, str, "GlimpseRecord"]:
+        """Returns the arguments of `nn.Module.sow`."""
+        return self.collection, "glimpses", self
+
+
+Record = TypeVar("Record", AttentionRecord, DrawRecord, GlimpseRecord)
 
 
 def records_of(sown: Mapping[str, Any], record_type: type[Record]) -> list[Record]:
@@ -74,7 +99,7 @@ def records_of(sown: Mapping[str, Any], record_type: type[Record]) -> list[Recor
 
     Args:
         sown: collections as returned by `nn.Module.apply` with `mutable`.
-        record_type: `AttentionRecord` or `DrawRecord`.
+        record_type: `AttentionRecord`, `DrawRecord` or `GlimpseRecord`.
 
     Returns:
         The records, attention records sorted by (kind, layer); empty if none was sown.

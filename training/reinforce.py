@@ -103,6 +103,19 @@ def sentence_loss(
     return reinforce_loss(draws, reward, baseline, mask, weights)
 
 
+def baseline_loss(baseline: jax.Array, reward: jax.Array) -> jax.Array:
+    """Squared error of a learned baseline: Mnih et al. (2014), section 3.2.
+
+    Args:
+        baseline: [B, T] reward that the model expects at each draw.
+        reward: [B, T] or [B, 1]; its gradient is stopped.
+
+    Returns:
+        The sum over the batch, a scalar.
+    """
+    return jnp.sum(jnp.square(jax.lax.stop_gradient(reward) - baseline))
+
+
 def move_baseline(extra: Mapping[str, Any] | None, metrics: Metrics) -> Any:
     """Returns `extra` with its baseline moved towards the mean reward of the batch."""
     if extra is None:

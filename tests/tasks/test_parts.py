@@ -17,6 +17,7 @@ from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text
 from tasks.pointing import data as pointing
 from tasks.questions.babi.encoding import Questions
+from tasks.recognition import data as recognition
 from tasks.regression import data as regression
 from tasks.sentences import data as sentences
 from tasks.speech.utterances import Mixing
@@ -43,6 +44,7 @@ MAKERS = {
     (images, "_shift"): lambda image: 1,
     (pointing, "answers"): len,
     (Questions, "batch"): lambda batch: batch["answer"].size,
+    (recognition, "_canvas"): lambda canvas: 1,
     (regression, "take"): lambda batch: len(batch["x"]),
     (running_text, "_take"): len,
     (Mixing, "spectrogram"): lambda spectrogram: 1,

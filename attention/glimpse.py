@@ -1,0 +1,82 @@
+"""Glimpses: patches of an image at several scales around a location.
+
+Mnih et al. (2014), section 3.1, and Ba et al. (2015), section 3. A glimpse has a small
+patch at full resolution and larger ones around it at lower resolution, like a retina.
+
+Axes: ... any batch; I, J rows and columns of an image; C channels; S scales; P rows and
+columns of a patch.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def glimpse(
+    image: jax.Array, location: jax.Array, *, size: int, scales: int = 1
+) -> jax.Array:
+    """Glimpse sensor rho(x, l): Mnih et al. (2014), figure 1A.
+
+    Patch s has P 2^s rows and columns of the image around the location and is averaged
+    down to P x P. Pixels outside of the image are 0. The patches nest exactly: a block
+    of 2 x 2 pixels of a patch has the mean of one pixel of the next.
+
+    Args:
+        image: [..., I, J, C] floating.
+        location: [..., 2], row and column of the centre, from -1 (the first edge) to 1
+            (the last edge). It is rounded to a corner of pixels, with a gradient of 0.
+        size: P, even.
+        scales: S, at least 1.
+
+    Returns:
+        [..., S, P, P, C].
+
+    Raises:
+        ValueError: if `size` is odd, `scales` is below 1, or `location` does not have
+            two numbers for each image.
+    """
+    if size % 2 or scales < 1:
+        raise ValueError(
+            f"size is {size} and scales is {scales}: must be even and at least 1"
+        )
+    if location.shape != (*image.shape[:-3], 2):
+        raise ValueError(
+            f"location {location.shape} must be {(*image.shape[:-3], 2)} for images "
+            f"{image.shape}"
+        )
+    rows, columns = (
+        _windows(location[..., axis], image.shape[axis - 3], size, scales)
+        for axis in (0, 1)
+    )  # [..., S, P, I] and [..., S, P, J]
+    image = image[..., None, :, :, :]
+    columns = columns.astype(image.dtype)
+    read = jnp.einsum("...pi,...ijc->...pjc", rows.astype(image.dtype), image)
+    return jnp.einsum("...qj,...pjc->...pqc", columns, read)
+
+
+def _windows(location: jax.Array, length: int, size: int, scales: int) -> jax.Array:
+    """Weights [..., S, P, length] of the pixels of an axis in each cell of a patch."""
+    centre = jnp.round((location + 1) / 2 * length)[..., None, None, None]
+    width = 2 ** jnp.arange(scales)[:, None, None]  # pixels of a cell
+    cell = jnp.arange(size)[:, None] - size // 2
+    offset = jnp.arange(length) - centre - cell * width
+    return jnp.where((0 <= offset) & (offset < width), 1 / width, 0)
+
+
+def patch_box(
+    location: jax.Array, shape: tuple[int, int], *, size: int, scale: int = 0
+) -> jax.Array:
+    """Frame of a patch of `glimpse` in pixels of the image.
+
+    Args:
+        location: [..., 2], see `glimpse`.
+        shape: (I, J).
+        size: P.
+        scale: number of the scale, from 0.
+
+    Returns:
+        [..., 4]: first row, first column, last row + 1, last column + 1; these may lie
+        outside of the image.
+    """
+    centre = jnp.round((location + 1) / 2 * jnp.asarray(shape))
+    half = size * 2**scale // 2
+    return jnp.concatenate([centre - half, centre + half], -1)

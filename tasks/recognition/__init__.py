@@ -1,0 +1,1 @@
+"""Recognition of digits and other small objects on larger images."""

