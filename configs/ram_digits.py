@@ -62,7 +62,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config = defaults(Recognition, RecurrentVisualAttention)
     config.model.locator_hidden = 128  # the paper: none
     config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000, clip=5.0
+        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000
     )
     config.update(steps(10_000))
     config.log_every = 100
