@@ -23,6 +23,7 @@ from training.configuration import defaults
 from training.optimizers import adam
 
 _TRANSLATED = {"data.side": 60, "model.size": 12, "model.scales": 3}
+_SHORT = steps(2000) | {"optimizer.decay_steps": 2000}
 _CLUTTERED = _TRANSLATED | {"data.clutter": 4, "model.glimpses": 8}
 # Changed fields by variant.
 VARIANTS = {
@@ -32,11 +33,12 @@ VARIANTS = {
     "translated": _TRANSLATED,
     "cluttered": _CLUTTERED,
     "cluttered_random": _CLUTTERED | {"model.policy": "random"},
-    "mlp": {"architecture": ImageClassifier, "model": ConfigDict()},
+    "mlp": {"architecture": ImageClassifier, "model": ConfigDict()} | _SHORT,
     "cnn": {
         "architecture": ImageClassifier,
         "model": ConfigDict({"channels": (32, 64), "layers": (256,)}),
-    },
+    }
+    | _SHORT,
     "smoke": {
         "data.source": "drawn",
         "data.side": 40,

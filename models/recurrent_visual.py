@@ -1,20 +1,30 @@
-"""Recurrent models of visual attention: RAM, Mnih et al. (2014).
+"""Recurrent visual attention: RAM, Mnih et al. (2014), and DRAM, Ba et al. (2015).
 
 A recurrent network sees a large image through a sequence of glimpses, small patches
-around locations that it chooses:
+around locations that it chooses. RAM:
 
     g_t = f_g(rho(x, l_t))        glimpse network
     h_t = f_h(h_{t-1}, g_t)       core
     l_{t+1} ~ N(f_l(h_t), std^2)  locator, trained by REINFORCE
     y = softmax(f_a(h_T))         classifier, trained by cross-entropy
 
+DRAM has two recurrent layers, the upper of which starts from a coarse view of the whole
+image and looks for the next object, while the lower one only sees glimpses and names
+the objects, one after the other:
+
+    l_n ~ N(E(r2_{n-1}), std^2)   emission, trained by REINFORCE; r2_0 = C(coarse x)
+    g_n = G_image(x_n) G_loc(l_n) glimpse network
+    r1_n = LSTM(g_n, r1_{n-1}),  r2_n = LSTM(r1_n, r2_{n-1})
+    y_k = softmax(O(r1_n))        after each T glimpses
+
 The cost does not depend on the size of the image.
 
-Differs from the paper: the locator may have a hidden layer, and its mean is limited to
-the image by a tanh; in evaluation, the first location is the centre instead of drawn.
+Differs from the papers: the means of locations are limited to the image by a tanh; the
+locator of RAM may have a hidden layer; in evaluation, its first location is the centre
+instead of drawn. DRAM's readers of strings from both ends are not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
-rows and columns of a patch; W classes; D width of the core.
+rows and columns of a patch; K answers; W classes; D width of the core.
 """
 
 import math
@@ -70,6 +80,7 @@ class RecurrentVisualAttention(nn.Module):
 
     Attributes:
         classes: W.
+        outputs: K, read off the same state.
         glimpses: T; 7 in the paper on centred digits.
         size: P; 8 in the paper on centred digits, 12 on larger images.
         scales: S; 1 in the paper on centred digits, 3 on 60, 4 on 100 pixels.
@@ -83,6 +94,7 @@ class RecurrentVisualAttention(nn.Module):
     """
 
     classes: Annotated[int, SIZE]
+    outputs: Annotated[int, LAYERS] = 1
     glimpses: Annotated[int, LAYERS] = 7
     size: Annotated[int, SIZE] = 8
     scales: Annotated[int, Range(1, 8, whole=True)] = 1
@@ -94,6 +106,7 @@ class RecurrentVisualAttention(nn.Module):
     policy: Literal["learned", "random", "centre"] = "learned"
 
     draws: ClassVar[bool] = True  # needs REINFORCE to train
+    in_order: ClassVar[bool] = False
 
     @nn.nowrap
     def check(self) -> None:
@@ -110,7 +123,7 @@ class RecurrentVisualAttention(nn.Module):
         if self.locator_hidden:
             self.locator_layer = Dense(self.locator_hidden)
         self.locator, self.expected = Dense(2), Dense(1)
-        self.classifier = Dense(self.classes)
+        self.classifier = Dense(self.outputs * self.classes)
 
     def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
         """Looks at images; sows where.
@@ -120,7 +133,7 @@ class RecurrentVisualAttention(nn.Module):
             train: whether locations are drawn (RNG stream "glimpse").
 
         Returns:
-            [B, W] logits.
+            [B, K, W] logits.
         """
         h = jnp.zeros((len(image), self.hidden))
         locations, draws = [self._first(len(image), train=train)], []
@@ -135,7 +148,7 @@ class RecurrentVisualAttention(nn.Module):
         self.sow(*record.sown())
         if train and self.policy == "learned" and draws:
             self.sow(*jax.tree.map(lambda *x: jnp.stack(x, 1), *draws).sown())
-        return self.classifier(h)
+        return self.classifier(h).reshape(len(image), self.outputs, self.classes)
 
     def _first(self, batch: int, *, train: bool) -> jax.Array:
         """Returns l_1, [B, 2]."""
@@ -173,25 +186,146 @@ def gaussian_draw(
     return DrawRecord(density, jnp.full_like(density, 1 + log_norm), baseline)
 
 
+class Convolutions(nn.Module):
+    """Three convolutions and a dense layer: Ba et al. (2015), section 4.
+
+    Attributes:
+        channels: channels of the 5 x 5, 3 x 3 and 3 x 3 convolutions.
+        width: width of the dense layer.
+    """
+
+    channels: tuple[int, int, int]
+    width: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Computes [B, width] from [B, P, P, any]."""
+        for channels, side in zip(self.channels, (5, 3, 3), strict=True):
+            x = nn.relu(nn.Conv(channels, (side, side))(x))
+        return Dense(self.width)(x.reshape(len(x), -1))
+
+
+class DeepRecurrentAttention(nn.Module):
+    """Deep recurrent attention model (DRAM); see the module's docstring.
+
+    The gradient of the cross-entropy does not reach emission, upper layer and context;
+    that of a learned baseline reaches only its own layer. Sows a `GlimpseRecord` and,
+    in training, a `DrawRecord`, with T locations for each answer, in order.
+
+    Attributes:
+        classes: W.
+        outputs: K, answers in order.
+        glimpses: T, for each answer; 3 in the paper.
+        size: P; 12 in the paper on pairs of digits.
+        scales: S; 2 in the paper.
+        channels: channels of the convolutions; (64, 64, 128) in the paper.
+        width: width of the glimpse's features.
+        hidden: D, of both layers; 512 in the paper.
+        context: rows and columns of the coarse image; 0 for no context network.
+        std: standard deviation of drawn locations, in units of half an image.
+    """
+
+    classes: Annotated[int, SIZE]
+    outputs: Annotated[int, LAYERS] = 1
+    glimpses: Annotated[int, LAYERS] = 3
+    size: Annotated[int, SIZE] = 12
+    scales: Annotated[int, Range(1, 8, whole=True)] = 2
+    channels: Annotated[tuple[int, ...], SIZE.each()] = (64, 64, 128)
+    width: Annotated[int, SIZE] = 512
+    hidden: Annotated[int, SIZE] = 512
+    context: Annotated[int, COUNT] = 12
+    std: Annotated[float, SCALE] = 0.1
+
+    draws: ClassVar[bool] = True
+    in_order: ClassVar[bool] = True  # an answer depends on the glimpses up to it
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raises a FieldError for patches without a centre, or other convolutions."""
+        if self.size % 2:
+            raise FieldError("size", self.size, "even")
+        if len(self.channels) != 3:
+            raise FieldError("channels", self.channels, "three numbers")
+
+    def setup(self):
+        check_fields(self)
+        channels = tuple(self.channels)
+        self.image_network = Convolutions(channels, self.width)
+        # From 0, the product would be 0 at the centre, where all models begin.
+        ones = nn.initializers.ones
+        self.location_network = nn.Dense(self.width, bias_init=ones)
+        self.lower = nn.OptimizedLSTMCell(self.hidden)
+        self.upper = nn.OptimizedLSTMCell(self.hidden)
+        if self.context:
+            self.context_network = Convolutions(channels, self.hidden)
+        self.emission, self.expected = Dense(2), Dense(1)
+        self.classifier = Dense(self.classes)
+
+    def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
+        """Names the objects of images [B, I, J, C]: logits [B, K, W]."""
+        batch = len(image)
+        zeros = jnp.zeros((batch, self.hidden))
+        lower, upper = (zeros, zeros), (zeros, zeros)  # cell and state of each layer
+        if self.context:
+            shape = (batch, self.context, self.context, image.shape[-1])
+            coarse = jax.image.resize(image, shape, "linear")
+            upper = (zeros, nn.tanh(self.context_network(coarse)))  # r2_0
+        locations, draws, logits = [], [], []
+        for _ in range(self.outputs):
+            for _ in range(self.glimpses):
+                location, draw = self._emit(upper[1], train=train)
+                locations.append(location)
+                draws.append(draw)
+                lower, r1 = self.lower(lower, self._glimpse(image, location))
+                upper, _ = self.upper(upper, r1)
+            logits.append(self.classifier(r1))
+        record = GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales)
+        self.sow(*record.sown())
+        if train:
+            self.sow(*jax.tree.map(lambda *x: jnp.stack(x, 1), *draws).sown())
+        return jnp.stack(logits, 1)
+
+    def _glimpse(self, image: jax.Array, location: jax.Array) -> jax.Array:
+        """Returns g_n [B, width], the product of what is seen and where."""
+        patches = glimpse(image, location, size=self.size, scales=self.scales)
+        patches = jnp.concatenate(list(jnp.moveaxis(patches, 1, 0)), -1)
+        features = nn.relu(self.image_network(patches))  # the scales are channels
+        return features * nn.relu(self.location_network(location))
+
+    def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
+        """Returns l_n [B, 2] and its draw, of the upper layer's state [B, D]."""
+        mean = jnp.tanh(self.emission(r2))
+        location = mean
+        if train:
+            noise = jax.random.normal(self.make_rng("glimpse"), mean.shape)
+            location = jax.lax.stop_gradient(mean + self.std * noise)
+        baseline = self.expected(jax.lax.stop_gradient(r2))[:, 0]
+        draw = gaussian_draw(location, mean, self.std, baseline)
+        return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), draw
+
+
 class ImageClassifier(nn.Module):
     """Baseline without attention: fully connected or convolutional.
 
     Attributes:
         classes: W.
+        outputs: K.
         layers: width of each fully connected layer before the output.
         channels: channels of each 5 x 5 convolution with a stride of 2 before them; ()
             for none.
     """
 
     classes: Annotated[int, SIZE]
+    outputs: Annotated[int, LAYERS] = 1
     layers: Annotated[tuple[int, ...], SIZE.each()] = (256, 256)
     channels: Annotated[tuple[int, ...], SIZE.each()] = ()
 
     draws: ClassVar[bool] = False
+    in_order: ClassVar[bool] = False
 
     @nn.compact
     def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
-        """Returns logits [B, W] of images [B, I, J, C]."""
+        """Returns logits [B, K, W] of images [B, I, J, C]."""
         check_fields(self)
         x = image
         for channels in self.channels:
@@ -199,4 +333,5 @@ class ImageClassifier(nn.Module):
         x = x.reshape(len(x), -1)
         for width in self.layers:
             x = nn.relu(Dense(width)(x))
-        return Dense(self.classes)(x)
+        logits = Dense(self.outputs * self.classes)(x)
+        return logits.reshape(len(image), self.outputs, self.classes)

@@ -7,9 +7,11 @@
 
 On a canvas of the size of the images they are centred ("digits"); on a larger one their
 positions are uniform ("translated"), and patches of 8 x 8 pixels of other images may
-be scattered around them ("cluttered"): Mnih et al. (2014), section 4.1.
+be scattered around them ("cluttered"): Mnih et al. (2014), section 4.1. Several on one
+canvas are read from left to right, or added up: Ba et al. (2015), section 4.
 
-Axes: B images of a batch; N images of a split; I rows and columns of a canvas.
+Axes: B canvases of a batch; N images of a split; n images of a canvas; K answers; W
+classes of an answer; I rows and columns of a canvas.
 """
 
 import dataclasses
@@ -131,29 +133,68 @@ def _drawn(count: int) -> Objects:
     return Objects(values, labels)
 
 
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Canvases of a run, and what is asked about them."""
+
+    side: int = SIDE  # I
+    clutter: int = 0  # patches of other images on each canvas
+    min_objects: int = 1
+    objects: int = 1  # maximum, n
+    answer: str = "objects"  # from left to right, ended by a stop; or their "sum"
+    classes: int = 10  # of an object
+
+    @property
+    def outputs(self) -> int:
+        """K, the number of answers: one, or the objects and a stop."""
+        return 1 if self.objects == 1 or self.answer == "sum" else self.objects + 1
+
+    @property
+    def labels_count(self) -> int:
+        """W, the number of classes of an answer."""
+        if self.answer == "sum":
+            return self.objects * (self.classes - 1) + 1
+        return self.classes + (self.objects > 1)
+
+    def labels(
+        self, objects: Objects, chosen: np.ndarray, present: np.ndarray
+    ) -> np.ndarray:
+        """Returns the answers, int32 [B, K], for images [B, n] that are present."""
+        labels = np.where(present, objects.labels[chosen], 0)
+        if self.answer == "sum":
+            return labels.sum(1, keepdims=True).astype(np.int32)
+        labels = np.where(present, labels, self.classes).astype(np.int32)  # stops
+        return np.pad(
+            labels,
+            ((0, 0), (0, self.outputs - self.objects)),
+            constant_values=self.classes,
+        )
+
+
 def place(
     rng: np.random.Generator,
     objects: Objects,
     chosen: np.ndarray,
-    side: int,
-    clutter: int,
+    layout: Layout,
     rows: Rows = ALL,
 ) -> Batch:
-    """Places images on black canvases.
+    """Places images on black canvases, from left to right and without overlap.
 
     Args:
         rng: random generator.
         objects: images of a split.
-        chosen: int [B], numbers of the images.
-        side: I, at least 28.
-        clutter: number of patches of other images on each canvas.
+        chosen: int [B, n], numbers of the images of each canvas.
+        layout: what a canvas has.
         rows: canvases to return.
 
     Returns:
-        {"image": uint8 [B, I, I, 1], "label": int32 [B]}.
+        {"image": uint8 [B, I, I, 1], "label": int32 [B, K]}.
     """
-    count = len(chosen)
-    corners = rng.integers(0, side - SIDE + 1, (count, 2))
+    count, maximum = chosen.shape
+    side, clutter = layout.side, layout.clutter
+    number = rng.integers(layout.min_objects, maximum + 1, count)
+    tops = rng.integers(0, side - SIDE + 1, (count, maximum))
+    lefts = rng.random((count, maximum))  # as shares of the columns that are left
     others = rng.integers(0, len(objects.labels), (count, clutter))
     cuts = rng.integers(0, SIDE - _PATCH + 1, (count, clutter, 2))
     places = rng.integers(0, side - _PATCH + 1, (count, clutter, 2))
@@ -165,10 +206,15 @@ def place(
                 others[row], cuts[row], places[row], strict=True
             )
         ]
-        patches.append((objects.values[chosen[row]], *corners[row]))
+        n = number[row]
+        spread = np.sort(lefts[row, :n]) * (side - n * SIDE + 1)
+        left = spread.astype(int) + SIDE * np.arange(n)
+        images = objects.values[chosen[row, :n]]
+        patches += zip(images, tops[row, :n], left, strict=True)
         canvases.append(_canvas(side, patches))
     image = np.stack(canvases)[..., None]
-    return {"image": image, "label": objects.labels[chosen[rows]]}
+    present = np.arange(maximum) < number[:, None]
+    return {"image": image, "label": layout.labels(objects, chosen, present)[rows]}
 
 
 def _canvas(side: int, patches: Sequence[tuple[np.ndarray, int, int]]) -> np.ndarray:
@@ -181,12 +227,15 @@ def _canvas(side: int, patches: Sequence[tuple[np.ndarray, int, int]]) -> np.nda
     return canvas
 
 
-def held_out(
-    objects: Objects, split: str, count: int, side: int, clutter: int
-) -> Batch:
-    """Returns the first images of a held-out split on canvases, always the same."""
-    chosen = np.arange(min(count, len(objects.labels)))
-    return place(held_out_rng(split), objects, chosen, side, clutter)
+def held_out(objects: Objects, split: str, count: int, layout: Layout) -> Batch:
+    """Returns canvases with the images of a held-out split, always the same.
+
+    Each of the first `count` images is the first of a canvas; the others are drawn.
+    """
+    rng, count = held_out_rng(split), min(count, len(objects.labels))
+    chosen = rng.integers(0, len(objects.labels), (count, layout.objects))
+    chosen[:, 0] = np.arange(count)
+    return place(rng, objects, chosen, layout)
 
 
 @dataclasses.dataclass
@@ -194,9 +243,9 @@ class RecognitionBatches(EndlessBatches):
     """Endless batches of `place`, of images drawn with replacement."""
 
     objects: Objects
-    side: int  # I
-    clutter: int  # patches on each canvas
+    layout: Layout
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        chosen = rng.integers(0, len(self.objects.labels), self.batch_size)
-        return place(rng, self.objects, chosen, self.side, self.clutter, rows)
+        shape = (self.batch_size, self.layout.objects)
+        chosen = rng.integers(0, len(self.objects.labels), shape)
+        return place(rng, self.objects, chosen, self.layout, rows)

@@ -1,21 +1,24 @@
-"""Recognition of an object on a larger image: digits, translated and with clutter.
+"""Recognition of objects on a larger image: digits, translated and with clutter.
 
-`tasks.recognition.data` makes the images. The loss is the cross-entropy of the class;
-of a model that draws locations, also REINFORCE's, with the reward 1 for a correct
-answer and 0 otherwise, and the squared error of its learned baseline: the hybrid loss
-of Mnih et al. (2014), section 3.2. `error` is the percentage of wrong answers, with one
-pass of the mean locations.
+`tasks.recognition.data` makes the images. The loss is the cross-entropy of the answers;
+of a model that draws locations, also REINFORCE's, and the squared error of its learned
+baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if all
+answers are correct and 0 otherwise. If a model answers in order, the reward of a
+location is the number of correct answers from its own on, up to the first mistake (Ba
+et al., 2015, section 3). `error` is the percentage of images with a wrong answer, with
+one pass of the mean locations; `wrong` that of the answers.
 
 Works with models whose `model.apply(variables, image, train=...)` returns logits
-[B, W], with the field `classes`; those with `draws` sow a `DrawRecord` with baselines,
-and a `GlimpseRecord`.
+[B, K, W], with the fields `classes` and `outputs` and the constants `draws` and
+`in_order`; those with `draws` sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
 
-Axes: B images; I rows and columns; T glimpses; W classes.
+Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answer.
 """
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +27,9 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.glimpse import patch_box
-from base.errors import UserError
-from base.fields import Fields
-from base.ranges import BATCH, COUNT, EXAMPLES, Choice, Range
+from base.errors import FieldError, UserError
+from base.fields import Fields, ordered
+from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
 from base.records import DrawRecord, GlimpseRecord, records_of
 from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
@@ -48,7 +51,17 @@ class RecognitionData(Fields):
     source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"
     side: Annotated[int, Range(recognition.SIDE, 1000, whole=True)] = recognition.SIDE
     clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
+    objects: Annotated[int, LAYERS] = 1  # maximum on a canvas
+    min_objects: Annotated[int, LAYERS] = 1
+    answer: Literal["objects", "sum"] = "objects"  # from left to right, then a stop
     batch_size: Annotated[int, BATCH] = 128
+
+    def __post_init__(self):
+        ordered(self, "min_objects", "objects", "data")
+        room = self.side // recognition.SIDE
+        if self.objects > room:
+            accepted = f"at most {room} for data.side={self.side}"
+            raise FieldError("objects", self.objects, accepted)
 
 
 class RecognitionEvaluation(EvaluationConfig):
@@ -66,7 +79,7 @@ class RecognitionConfig(ModelConfig):
 
 
 class Recognition(Task):
-    """Recognition of one object on an image; see the module docstring."""
+    """Recognition of the objects on an image; see the module docstring."""
 
     metric = ("error", "min")
     Config = RecognitionConfig
@@ -89,9 +102,20 @@ class Recognition(Task):
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.objects = config, assets
-        self.names = recognition.names(config.data.source)
+        data, self.names = config.data, recognition.names(config.data.source)
+        self.layout = recognition.Layout(
+            side=data.side,
+            clutter=data.clutter,
+            min_objects=data.min_objects,
+            objects=data.objects,
+            answer=data.answer,
+            classes=len(self.names),
+        )
         self.model = checks.build_model(
-            config.architecture, config.model, classes=len(self.names)
+            config.architecture,
+            config.model,
+            classes=self.layout.labels_count,
+            outputs=self.layout.outputs,
         )
         self.objective = Supervised(
             self._init, self.loss, make_optimizer(config), axis_name=axis_name
@@ -105,12 +129,10 @@ class Recognition(Task):
 
     def train_data(self) -> RecognitionBatches:
         """Returns the training batches."""
-        data = self.config.data
         return RecognitionBatches(
             self.objects["train"],
-            data.side,
-            data.clutter,
-            batch_size=data.batch_size,
+            self.layout,
+            batch_size=self.config.data.batch_size,
             seed=self.config.seed,
         )
 
@@ -120,11 +142,16 @@ class Recognition(Task):
         """Returns the cross-entropy, with REINFORCE's loss for drawn locations."""
         logits, sown = self._apply(params, batch["image"], rng, train=True)
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
-        correct = (logits.argmax(-1) == batch["label"]).astype(jnp.float32)
+        correct = (logits.argmax(-1) == batch["label"]).astype(jnp.float32)  # [B, K]
         loss, count = nats.sum(), jnp.asarray(len(nats), jnp.float32)
-        metrics = {"training_error": (100 * (1 - correct).sum(), count)}
+        wrong = 100 * (1 - correct.min(1)).sum()
+        metrics = {"training_error": (wrong, count)}
         for draw in records_of(sown, DrawRecord):
-            reward, mask = correct[:, None], jnp.ones_like(draw.baseline)
+            mask = jnp.ones_like(draw.baseline)
+            reward = correct.min(1, keepdims=True)  # all are correct
+            if self.model.in_order:
+                reward = rewards_to_go(correct)
+                reward = reward.repeat(mask.shape[1] // reward.shape[1], 1)
             weights = self.config.loss
             loss += reinforce.reinforce_loss(
                 [draw], reward, baseline=draw.baseline, mask=mask, weights=weights
@@ -148,29 +175,40 @@ class Recognition(Task):
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
         """Returns images of the split; see `Task`."""
-        data, count = self.config.data, self.config.evaluation.images
-        rows = recognition.held_out(
-            self.objects[split], split, count, data.side, data.clutter
-        )
+        count = self.config.evaluation.images
+        objects = self.objects[split]
+        rows = recognition.held_out(objects, split, count, self.layout)
         return {split: Stacked(rows)}
 
     def outputs(
         self, state: TrainState, batch: Batch, attention: bool
     ) -> tuple[jax.Array, list[GlimpseRecord]]:
-        """Returns logits [B, W] and, if requested, the glimpses."""
+        """Returns logits [B, K, W] and, if requested, the glimpses."""
         rng = jax.random.key(0)  # of uniform locations
         logits, sown = self._apply(state.params, batch["image"], rng, train=False)
         return logits, records_of(sown, GlimpseRecord) if attention else []
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
-        """Returns `error`, the percentage of wrong answers."""
+        """Returns `error` of images and, with several answers, `wrong` of answers."""
         logits, _ = evaluation.answers[evaluation.split].arrays
         label = evaluation.examples[evaluation.split].arrays["label"]
-        return {"error": 100 * float((logits.argmax(-1) != label).mean())}
+        wrong = logits.argmax(-1) != label  # [N, K]
+        scores = {"error": 100 * float(wrong.any(1).mean())}
+        if self.layout.outputs > 1:
+            scores["wrong"] = 100 * float(wrong.mean())
+        return scores
 
     def row(self, number: int, example: Any, answer: Any) -> Sequence[str]:
         """Returns the answer and the label."""
-        return self.names[answer[0].argmax()], self.names[example["label"]]
+        return self._text(answer[0].argmax(-1)), self._text(example["label"])
+
+    def _text(self, labels: np.ndarray) -> str:
+        """The answers [K] as text, up to the first stop."""
+        if self.layout.answer == "sum":
+            return str(labels[0])
+        stop = len(self.names)
+        before = itertools.takewhile(lambda label: label < stop, labels)
+        return " ".join(self.names[label] for label in before)
 
     def parse(self, line: str, options: NoOptions) -> Any:
         """Returns the image of a file, scaled and cropped to the canvas, in grey."""
@@ -178,18 +216,16 @@ class Recognition(Task):
         if not path.is_file():
             raise UserError(f"{line} is not a file: must be the path of an image")
         image = read_image(path, side).mean(-1, keepdims=True)
-        return {"image": image.astype(np.uint8), "label": np.int32(0)}
+        label = np.zeros(self.layout.outputs, np.int32)
+        return {"image": image.astype(np.uint8), "label": label}
 
     def show(self, example: Any, answer: Any) -> Prediction:
-        """Returns the class and its log-probability, in nats."""
+        """Returns the answers and their log-probability, in nats."""
         logits, records = answer
-        best = int(logits.argmax())
-        return Prediction(
-            self.names[best],
-            float(jax.nn.log_softmax(logits)[best]),
-            caption=self.names[best],
-            details=(example["image"], *records),
-        )
+        text = self._text(logits.argmax(-1))
+        score = float(jax.nn.log_softmax(logits).max(-1).sum())
+        details = example["image"], *records
+        return Prediction(text, score, caption=text, details=details)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws what each glimpse sees, with a frame around its finest patch."""
@@ -210,3 +246,16 @@ class Recognition(Task):
         strip = Strip(words, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
         return caption_strips(np.repeat(image, 3, -1), [strip], title, path)
+
+
+def rewards_to_go(correct: jax.Array) -> jax.Array:
+    """Number of correct answers from each answer on, up to the first mistake of all.
+
+    Args:
+        correct: [B, K], 1 or 0.
+
+    Returns:
+        [B, K].
+    """
+    so_far = jnp.cumprod(correct, axis=1)
+    return jnp.cumsum(so_far[:, ::-1], axis=1)[:, ::-1]

@@ -12,15 +12,17 @@ from scipy import stats
 from attention.glimpse import glimpse
 from base.records import DrawRecord, GlimpseRecord, records_of
 from models.recurrent_visual import (
+    DeepRecurrentAttention,
     ImageClassifier,
     RecurrentVisualAttention,
     gaussian_draw,
 )
 from training.reinforce import baseline_loss
 
-B, SIDE, T, CLASSES = 5, 19, 3, 7
+B, SIDE, T, K, CLASSES = 5, 19, 3, 2, 7
 FIELDS = dict(
     classes=CLASSES,
+    outputs=K,
     glimpses=T,
     size=4,
     scales=2,
@@ -46,7 +48,12 @@ def params(image):
 
 
 def look(params, image, seed=0, *, train=True, **fields):
-    model = RecurrentVisualAttention(**FIELDS | fields)
+    return applied(
+        RecurrentVisualAttention(**FIELDS | fields), params, image, seed, train
+    )
+
+
+def applied(model, params, image, seed, train):
     return model.apply(
         {"params": params},
         image,
@@ -76,7 +83,8 @@ def test_evaluation_follows_the_equations_at_the_mean_locations(image, params):
         location = np.tanh(dense(hidden, params["locator"]))
     (record,) = records_of(sown, GlimpseRecord)
     np.testing.assert_allclose(record.location, np.stack(locations, 1), atol=1e-5)
-    np.testing.assert_allclose(logits, dense(h, params["classifier"]), atol=1e-5)
+    expected = dense(h, params["classifier"]).reshape(B, K, CLASSES)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
     assert records_of(sown, DrawRecord) == []
     again, _ = look(params, image, seed=1, train=False)
     np.testing.assert_array_equal(logits, again)  # nothing is drawn
@@ -88,24 +96,28 @@ def groups(gradient):
     return {name for name, each in leaves.items() if any(map(np.any, each))}
 
 
-CORE = {"glimpse", "input", "state", "classifier"}
-
-
-def test_each_loss_reaches_its_part_of_the_model(image, params):
-    label = jnp.arange(B) % CLASSES
+def parts_reached(model, params, image):
+    """Names of the parts that cross-entropy, REINFORCE and the baseline change."""
+    label = jnp.arange(B)[:, None] % CLASSES
 
     def losses(params):
-        logits, sown = look(params, image)
+        logits, sown = applied(model, params, image, seed=0, train=True)
+        label_of_all = jnp.broadcast_to(label, logits.shape[:2])
         (draw,) = records_of(sown, DrawRecord)
-        nats = optax.softmax_cross_entropy_with_integer_labels(logits, label)
+        nats = optax.softmax_cross_entropy_with_integer_labels(logits, label_of_all)
         errors = baseline_loss(draw.baseline, jnp.ones((B, 1)))
         return jnp.stack([nats.sum(), draw.log_probability.sum(), errors])
 
     gradients = jax.jacrev(losses)(params)
-    parts = [jax.tree.map(lambda x, k=k: x[k], gradients) for k in range(3)]
-    assert groups(parts[0]) == CORE
-    assert groups(parts[1]) == {"locator", "locator_layer"}
-    assert groups(parts[2]) == {"expected"}
+    return [groups(jax.tree.map(lambda x, k=k: x[k], gradients)) for k in range(3)]
+
+
+def test_each_loss_reaches_its_part_of_ram(image, params):
+    model = RecurrentVisualAttention(**FIELDS)
+    answers, locations, baseline = parts_reached(model, params, image)
+    assert answers == {"glimpse", "input", "state", "classifier"}
+    assert locations == {"locator", "locator_layer"}
+    assert baseline == {"expected"}
 
 
 def test_the_density_is_that_of_independent_normal_distributions():
@@ -183,8 +195,78 @@ def test_a_patch_must_have_a_centre(image):
 
 @pytest.mark.parametrize("channels", [(), (3, 5)])
 def test_the_classifier_without_attention_has_its_layers(image, channels):
-    model = ImageClassifier(CLASSES, layers=(11,), channels=channels)
+    model = ImageClassifier(CLASSES, K, layers=(11,), channels=channels)
     params = model.init(jax.random.key(0), image, train=False)["params"]
     assert len(params) == len(channels) + 2
     logits = model.apply({"params": params}, image, train=False)
-    assert logits.shape == (B, CLASSES)
+    assert logits.shape == (B, K, CLASSES)
+
+
+DEEP = dict(
+    classes=CLASSES,
+    outputs=K,
+    glimpses=T,
+    size=4,
+    channels=(2, 3, 5),
+    width=11,
+    hidden=13,
+    context=6,
+    std=0.3,
+)
+
+
+@pytest.fixture(scope="module")
+def deep(image):
+    """A DRAM and its parameters."""
+    model = DeepRecurrentAttention(**DEEP)
+    rngs = {"params": jax.random.key(0), "glimpse": jax.random.key(1)}
+    return model, model.init(rngs, image, train=True)["params"]
+
+
+def test_each_loss_reaches_its_part_of_dram(image, deep):
+    answers, locations, baseline = parts_reached(*deep, image)
+    lower = {"image_network", "location_network", "lower"}
+    assert answers == lower | {"classifier"}
+    assert locations == lower | {"upper", "context_network", "emission"}
+    assert baseline == {"expected"}
+
+
+def test_dram_answers_do_not_depend_on_the_context_but_by_locations(image, deep):
+    model, params = deep
+    logits, sown = applied(model, params, image, 0, train=False)
+    assert logits.shape == (B, K, CLASSES)
+    (record,) = records_of(sown, GlimpseRecord)
+    assert record.location.shape == (B, K * T, 2)
+    # With an emission of 0, every location is the centre whatever the context says.
+    still = params | {"emission": jax.tree.map(jnp.zeros_like, params["emission"])}
+    blind = still | {
+        "context_network": jax.tree.map(jnp.zeros_like, params["context_network"])
+    }
+    centred, others = (
+        applied(model, x, image, 0, train=False)[0] for x in (still, blind)
+    )
+    np.testing.assert_array_equal(centred, others)
+    assert abs(centred - logits).max() > 1e-4
+
+
+def test_an_answer_of_dram_depends_on_no_later_glimpse(image, deep):
+    model, params = deep
+    first = applied(model, params, image, 0, train=False)[0][:, 0]
+    single = DeepRecurrentAttention(**DEEP | {"outputs": 1})
+    alone = applied(single, params, image, 0, train=False)[0][:, 0]
+    np.testing.assert_allclose(alone, first, atol=1e-6)
+
+
+def test_dram_draws_a_location_for_each_glimpse(image, deep):
+    model, params = deep
+    _, sown = applied(model, params, image, 0, train=True)
+    (draw,) = records_of(sown, DrawRecord)
+    assert draw.log_probability.shape == draw.baseline.shape == (B, K * T)
+
+
+def test_dram_needs_three_convolutions(image):
+    model = DeepRecurrentAttention(**DEEP | {"channels": (3, 5)})
+    with pytest.raises(
+        ValueError, match=r"channels is \(3, 5\): must be three numbers"
+    ):
+        model.init(jax.random.key(0), image, train=False)

@@ -106,6 +106,7 @@ INPUTS = {
     "captioning": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "sagan": "corners\ncorners\n",
     "las_digits": recordings.lines(),
+    "dram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "ram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
 }
 

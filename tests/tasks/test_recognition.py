@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,7 +12,8 @@ from PIL import Image
 from base.errors import UserError
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
-from tasks.recognition.data import SIDE, Objects
+from tasks.recognition.data import SIDE, Layout, Objects
+from tasks.recognition.task import rewards_to_go
 from training.configuration import check
 from training.task import NoOptions, Task, create
 
@@ -53,15 +55,15 @@ def test_splits_share_no_image(drawn):
 
 
 def canvases(objects, clutter, seed=0):
-    rng, chosen = np.random.default_rng(seed), np.arange(COUNT)
-    return recognition.place(rng, objects, chosen, CANVAS, clutter)
+    rng, chosen = np.random.default_rng(seed), np.arange(COUNT)[:, None]
+    return recognition.place(rng, objects, chosen, Layout(CANVAS, clutter))
 
 
 def test_an_object_is_somewhere_on_its_black_canvas(drawn):
     objects = drawn["test"]
     batch, tops = canvases(objects, 0), set()
     assert batch["image"].shape == (COUNT, CANVAS, CANVAS, 1)
-    np.testing.assert_array_equal(batch["label"], objects.labels[:COUNT])
+    np.testing.assert_array_equal(batch["label"][:, 0], objects.labels[:COUNT])
     for image, value in zip(batch["image"][..., 0], objects.values, strict=False):
         places = [
             (y, x)
@@ -88,17 +90,59 @@ def test_clutter_only_adds_patches_of_other_images(drawn):
 
 def test_a_canvas_of_the_size_of_the_images_is_the_image(drawn):
     objects = drawn["test"]
-    batch = recognition.held_out(objects, "test", 5, SIDE, 0)
+    batch = recognition.held_out(objects, "test", 5, Layout())
     np.testing.assert_array_equal(batch["image"][..., 0], objects.values[:5])
 
 
 def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
     first, again, other = (
-        recognition.held_out(drawn["test"], split, 7, CANVAS, 2)["image"]
+        recognition.held_out(drawn["test"], split, 7, Layout(CANVAS, 2))["image"]
         for split in ("test", "test", "validation")
     )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("answer", ["objects", "sum"])
+def test_objects_are_asked_for_from_left_to_right(drawn, answer):
+    objects, side = drawn["test"], 101
+    layout = Layout(side, min_objects=1, objects=3, answer=answer)
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, len(objects.labels), (COUNT, 3))
+    batch = recognition.place(rng, objects, chosen, layout)
+    numbers = set()
+    for image, label, row in zip(
+        batch["image"][..., 0], batch["label"], chosen, strict=True
+    ):
+        rest = image.copy()
+        lefts = []
+        for number in row:
+            value = objects.values[number]
+            places = [
+                (x, y)
+                for y, x in np.ndindex(*2 * [side - SIDE + 1])
+                if (image[y : y + SIDE, x : x + SIDE] >= value).all()
+                and (image[y : y + SIDE, x : x + SIDE] == value).mean() > 0.99
+            ]
+            if not places:
+                break
+            x, y = places[0]
+            lefts.append(x)
+            rest[y : y + SIDE, x : x + SIDE] = 0
+        assert not rest.any() and lefts == sorted(lefts)
+        names = objects.labels[row[: len(lefts)]]
+        numbers.add(len(lefts))
+        expected = [names.sum()] if answer == "sum" else [*names, *[10] * 4][:4]
+        np.testing.assert_array_equal(label, expected)
+    assert numbers == {1, 2, 3}
+    assert layout.outputs == batch["label"].shape[1]
+    assert batch["label"].max() < layout.labels_count
+
+
+def test_rewards_count_the_correct_answers_up_to_the_first_mistake():
+    correct = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 0]], np.float32)
+    expected = [[3, 2, 1], [1, 0, 0], [0, 0, 0], [2, 1, 0]]
+    np.testing.assert_array_equal(rewards_to_go(jnp.asarray(correct)), expected)
 
 
 def idx(folder, name, values, header):

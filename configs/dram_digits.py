@@ -1,0 +1,81 @@
+"""Reading pairs of digits with recurrent visual attention: DRAM, Ba et al. (2015).
+
+    python train.py --config=configs/dram_digits.py --workdir=runs/dram_digits
+
+Two digits of MNIST on a canvas of 100 pixels are named from left to right, followed by
+a stop, after three glimpses each. The paper has 5 % of wrong pairs, without their
+order, from 60,000 digits.
+
+Variants:
+
+*   `no_context`: the upper layer starts from 0.
+*   `sum`: the sum of the two digits (the paper: 2.5 % wrong).
+*   `one_to_three`: one to three digits.
+*   `ram`, `cnn`: all answers at once, by RAM and by a network without attention.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._variants import apply, steps
+from models.recurrent_visual import (
+    DeepRecurrentAttention,
+    ImageClassifier,
+    RecurrentVisualAttention,
+)
+from tasks.recognition.task import Recognition
+from training.configuration import defaults
+from training.optimizers import adam
+
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "no_context": {"model.context": 0},
+    "sum": {"data.answer": "sum", "model.glimpses": 6},
+    "one_to_three": {"data.min_objects": 1, "data.objects": 3},
+    "ram": {
+        "architecture": RecurrentVisualAttention,
+        "model": ConfigDict(
+            {"size": 12, "scales": 4, "glimpses": 8, "locator_hidden": 128}
+        ),
+    },
+    "cnn": {
+        "architecture": ImageClassifier,
+        "model": ConfigDict({"channels": (32, 64, 64), "layers": (256,)}),
+    }
+    | steps(2000)
+    | {"optimizer.decay_steps": 2000},
+    "smoke": {
+        "data.source": "drawn",
+        "data.side": 60,
+        "data.batch_size": 8,
+        "model.glimpses": 2,
+        "model.size": 6,
+        "model.channels": (3, 5, 7),
+        "model.width": 11,
+        "model.hidden": 13,
+        "model.context": 8,
+        "evaluation.images": 20,
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = defaults(Recognition, DeepRecurrentAttention)
+    config.model.channels = (16, 16, 32)  # the paper: 64, 64, 128
+    config.model.width = 128
+    config.model.hidden = 256  # 512
+    config.data.side = 100
+    config.data.min_objects = 2
+    config.data.objects = 2
+    config.data.batch_size = 64
+    config.optimizer = adam(
+        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000
+    )
+    config.update(steps(10_000))
+    return apply(config, VARIANTS, variant)
