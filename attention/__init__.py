@@ -14,6 +14,7 @@ from . import (
     core,
     declaration,
     feedforward,
+    glimpses,
     kernels,
     masks,
     memory,
@@ -27,6 +28,7 @@ from .alignments import *
 from .core import *
 from .declaration import *
 from .feedforward import *
+from .glimpses import *
 from .kernels import *
 from .masks import *
 from .memory import *
@@ -41,6 +43,7 @@ __all__ += alignments.__all__
 __all__ += core.__all__
 __all__ += declaration.__all__
 __all__ += feedforward.__all__
+__all__ += glimpses.__all__
 __all__ += kernels.__all__
 __all__ += masks.__all__
 __all__ += memory.__all__

@@ -72,7 +72,7 @@ class DrawRecord:
 
 @flax.struct.dataclass
 class GlimpseRecord:
-    """Locations of the glimpses at an image; see `attention.glimpse.glimpse`.
+    """Locations of the glimpses at an image; see `attention.glimpses.glimpse`.
 
     Attributes:
         location: [B, T, 2], from -1 to 1.

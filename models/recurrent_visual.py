@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.glimpse import glimpse
+from attention.glimpses import glimpse
 from base.errors import FieldError
 from base.ranges import COUNT, LAYERS, SCALE, SIZE, Range
 from base.records import DrawRecord, GlimpseRecord

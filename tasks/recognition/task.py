@@ -26,7 +26,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from attention.glimpse import patch_box
+from attention.glimpses import patch_box
 from base.errors import FieldError, UserError
 from base.fields import Fields, ordered
 from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range

@@ -9,7 +9,7 @@ import optax
 import pytest
 from scipy import stats
 
-from attention.glimpse import glimpse
+from attention.glimpses import glimpse
 from base.records import DrawRecord, GlimpseRecord, records_of
 from models.recurrent_visual import (
     DeepRecurrentAttention,

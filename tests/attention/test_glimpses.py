@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.glimpse import glimpse, patch_box
+from attention.glimpses import glimpse, patch_box
 
 B, ROWS, COLUMNS, C = 3, 13, 17, 2
 LOCATIONS = np.array([[0.0, 0.0], [-1.0, 1.0], [0.37, -0.81]], np.float32)

@@ -10,6 +10,8 @@ columns of a patch.
 import jax
 import jax.numpy as jnp
 
+__all__ = ["glimpse", "patch_box"]
+
 
 def glimpse(
     image: jax.Array, location: jax.Array, *, size: int, scales: int = 1
