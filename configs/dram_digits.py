@@ -75,7 +75,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.objects = 2
     config.data.batch_size = 64
     config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000
+        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000, clip=5.0
     )
     config.update(steps(10_000))
     return apply(config, VARIANTS, variant)
