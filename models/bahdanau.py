@@ -137,8 +137,8 @@ class Bahdanau(AttentiveDecoder):
         s = previous[..., : self.hidden]  # s_{i-1}
         e = source.score(s, carry.attention)  # e_ij = a(s_{i-1}, h_j)
         alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
-        c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
-        state = CELLS[self.cell].step(x.gates + c, previous, w.state)
+        gates_c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
+        state = CELLS[self.cell].step(x.gates + gates_c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
         readout_state = s if self.readout_state == "previous" else new
         carry = DecoderCarry(carry.time + 1, (state,), attention=source.carried(alpha))
@@ -148,6 +148,6 @@ class Bahdanau(AttentiveDecoder):
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes logits [B, T, W], W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
-        context = step.read(memory.annotations)
-        units = self.deep(jnp.concatenate([step.state, embedded, context], axis=-1))
+        c = step.aligned.weights @ memory.annotations  # c_i = sum_j alpha_ij h_j
+        units = self.deep(jnp.concatenate([step.state, embedded, c], axis=-1))
         return logits(self.drop(units, deterministic=not train), self.output)

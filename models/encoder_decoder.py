@@ -55,22 +55,16 @@ class DecoderCarry(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Result of a step, [B, R, ...], or of all steps, [B, T, ...]."""
+    """Result of a step, [B, R, ...], or of all steps, [B, T, ...].
+
+    A step that only needs W c_t reads the values W h_j, computed once per source, and
+    leaves `context` None: the contexts of all steps are one product, which is faster
+    than a thin product in each step.
+    """
 
     state: jax.Array  # [..., D], the decoder's state for the readout
     aligned: AlignmentOutput | None = None  # None without attention
     context: jax.Array | None = None  # [..., E], where the step computes it
-
-    def read(self, annotations: jax.Array) -> jax.Array:
-        """Returns the contexts c_t = sum_j alpha_tj h_j, [..., E].
-
-        A step that only needs W c_t reads the values W h_j, computed once per source,
-        and leaves `context` None. This method then computes the contexts of all steps
-        in one product, which is faster than a thin product in each step.
-        """
-        if self.context is not None:
-            return self.context
-        return self.aligned.weights @ annotations
 
 
 class EncoderDecoder(nn.Module):
@@ -254,8 +248,10 @@ class EncoderDecoder(nn.Module):
         carry, step = self.advance(*self.prepare(memory), carry, x)
         attention = None
         if step.aligned is not None:
-            step = step._replace(context=step.read(memory.annotations))
-            attention = Attention(step.context, step.aligned.weights)
+            context = step.context
+            if context is None:
+                context = step.aligned.weights @ memory.annotations
+            attention = Attention(context, step.aligned.weights)
         return carry, self.readout(embedded, step, memory, train=False), attention
 
     def _draws(self) -> bool:

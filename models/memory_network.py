@@ -2,7 +2,7 @@
 
     m_i = sum_j l_j * A x_ij,  c_i = sum_j l_j * C x_ij,  u^1 = sum_j l_j * B q_j
     p^k = softmax(u^k m^k),    o^k = sum_i p_i^k c_i^k,   u^(k+1) = u^k + o^k
-    answer = softmax(W (u^K + o^K))
+    answer = softmax(W u^(K+1))
 
 The weights l are 1 (bag of words) or those of the position encoding, l_kj = 2 [(1 -
 j/J) - (k/D) (1 - 2j/J)]. Every sentence has one more word, its time index, with l = 1;

@@ -371,21 +371,15 @@ class Encoder(nn.Module):
             if layer:
                 inputs.append(x)
                 x = nn.Dropout(self.dropout)(x, deterministic=not train)
-            directions = [
-                Recurrence(
-                    self.cell,
-                    self.features,
-                    self.inits,
-                    backward=backward,
-                    name=f"{'backward' if backward else 'forward'}_{layer}",
-                )(x, mask)
-                for backward in (False, True)[: 1 + self.bidirectional]
-            ]
-            outputs, layer_carries = zip(*directions, strict=True)
-            x = jnp.concatenate(outputs, axis=-1)
-            if layer:
-                x = add_inputs(x, inputs, self.residual)
-            carries.append(layer_carries)
+            common = (self.cell, self.features, self.inits)
+            y, carry = Recurrence(*common, name=f"forward_{layer}")(x, mask)
+            carries.append((carry,))
+            if self.bidirectional:
+                backward = Recurrence(*common, backward=True, name=f"backward_{layer}")
+                back, carry = backward(x, mask)
+                y = jnp.concatenate([y, back], axis=-1)  # h_j = [forward_j; backward_j]
+                carries[-1] += (carry,)
+            x = add_inputs(y, inputs, self.residual) if layer else y
         return (reverse_tokens(x, mask) if self.reverse else x), carries
 
 

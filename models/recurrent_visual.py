@@ -166,14 +166,35 @@ class RecurrentVisualAttention(nn.Module):
         if self.locator_hidden:
             x = nn.relu(self.locator_layer(x))
         mean = jnp.tanh(self.locator(x))
-        location = mean
-        if train and self.policy == "learned":
-            noise = jax.random.normal(self.make_rng("glimpse"), mean.shape)
-            location = jax.lax.stop_gradient(mean + self.std * noise)
-        draw = gaussian_draw(location, mean, self.std, baseline)
+        draws = train and self.policy == "learned"
+        rng = self.make_rng("glimpse") if draws else None
+        location, draw = draw_location(mean, self.std, baseline, rng)
         if self.policy != "learned":
             location = self._first(len(h), train=train)
-        return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), draw
+        return location, draw
+
+
+def draw_location(
+    mean: jax.Array, std: float, baseline: jax.Array, rng: jax.Array | None
+) -> tuple[jax.Array, DrawRecord]:
+    """Draws l ~ N(mean, std^2); without an `rng`, takes the mean.
+
+    Args:
+        mean: [B, 2].
+        std: standard deviation.
+        baseline: [B], the reward that the model expects.
+        rng: PRNG key.
+
+    Returns:
+        The location [B, 2], clipped to the image and without a gradient; and the draw
+        that REINFORCE trains.
+    """
+    location = mean
+    if rng is not None:
+        noise = jax.random.normal(rng, mean.shape)
+        location = jax.lax.stop_gradient(mean + std * noise)
+    draw = gaussian_draw(location, mean, std, baseline)
+    return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), draw
 
 
 def gaussian_draw(
@@ -295,13 +316,9 @@ class DeepRecurrentAttention(nn.Module):
     def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
         """Returns l_n [B, 2] and its draw, of the upper layer's state [B, D]."""
         mean = jnp.tanh(self.emission(r2))
-        location = mean
-        if train:
-            noise = jax.random.normal(self.make_rng("glimpse"), mean.shape)
-            location = jax.lax.stop_gradient(mean + self.std * noise)
         baseline = self.expected(jax.lax.stop_gradient(r2))[:, 0]
-        draw = gaussian_draw(location, mean, self.std, baseline)
-        return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), draw
+        rng = self.make_rng("glimpse") if train else None
+        return draw_location(mean, self.std, baseline, rng)
 
 
 class ImageClassifier(nn.Module):

@@ -26,18 +26,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import masked_softmax
-from attention.spatial import NON_LOCAL as PLAIN_NON_LOCAL
-from attention.spatial import embedded_gaussian, max_pool
+from attention.spatial import NON_LOCAL, max_pool
 from base.errors import FieldError
 from base.ranges import SIZE, Choice
 from base.records import AttentionRecord
 from models.layers import check_fields
 from models.spectral import Layer, normed_kernel
-
-NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
-    ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
-)
 
 
 class BatchNorm(nn.Module):

@@ -32,7 +32,7 @@ TRANSFORMER: Rules = (
     ("feed_forward/out/kernel", (_CUT, None)),  # [F, C]
     ("*embedding", (_CUT, None)),  # [W, C]
 )
-# The encoder-decoders of models.recurrent, without their recurrent cells: a step of a
+# Those of models.encoder_decoder, without their recurrent cells: a step of a
 # cell is too short to sum over devices in it.
 RECURRENT: Rules = (
     ("embedding_table", (_CUT, None)),  # [W, C]
