@@ -7,6 +7,8 @@ Axes: ... any batch; I, J rows and columns of an image; C channels; S scales; P 
 columns of a patch.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -45,9 +47,10 @@ def glimpse(
             f"location {location.shape} must be {(*image.shape[:-3], 2)} for images "
             f"{image.shape}"
         )
+    shape = image.shape[-3:-1]
+    centre = _centre(location, shape)
     rows, columns = (
-        _windows(location[..., axis], image.shape[axis - 3], size, scales)
-        for axis in (0, 1)
+        _windows(centre[..., axis], shape[axis], size, scales) for axis in (0, 1)
     )  # [..., S, P, I] and [..., S, P, J]
     image = image[..., None, :, :, :]
     columns = columns.astype(image.dtype)
@@ -55,12 +58,16 @@ def glimpse(
     return jnp.einsum("...qj,...pjc->...pqc", columns, read)
 
 
-def _windows(location: jax.Array, length: int, size: int, scales: int) -> jax.Array:
+def _centre(location: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Row and column [..., 2] of the corner of pixels next to a location."""
+    return jnp.round((location + 1) / 2 * jnp.asarray(shape))
+
+
+def _windows(centre: jax.Array, length: int, size: int, scales: int) -> jax.Array:
     """Weights [..., S, P, length] of the pixels of an axis in each cell of a patch."""
-    centre = jnp.round((location + 1) / 2 * length)[..., None, None, None]
     width = 2 ** jnp.arange(scales)[:, None, None]  # pixels of a cell
     cell = jnp.arange(size)[:, None] - size // 2
-    offset = jnp.arange(length) - centre - cell * width
+    offset = jnp.arange(length) - centre[..., None, None, None] - cell * width
     return jnp.where((0 <= offset) & (offset < width), 1 / width, 0)
 
 
@@ -79,6 +86,6 @@ def patch_box(
         [..., 4]: first row, first column, last row + 1, last column + 1; these may lie
         outside of the image.
     """
-    centre = jnp.round((location + 1) / 2 * jnp.asarray(shape))
+    centre = _centre(location, shape)
     half = size * 2**scale // 2
     return jnp.concatenate([centre - half, centre + half], -1)

@@ -155,7 +155,9 @@ def measure(
         # With batches of equally many tokens, the one of the longest sentences.
         batch = min(batches, key=lambda batch: len(jax.tree.leaves(batch)[0]))
         batch = jax.tree.map(jnp.asarray, batch)
-        steps = [_compiled(task, {}, batch), _compiled(task, plain, batch)]
+        steps = [_steps(task, {}, batch), _steps(task, plain, batch)]
+        for step in steps:
+            next(step)  # compiles
     length = max(1, int(_BLOCK / max(_seconds(step, 2) for step in steps)))
     times = [[_seconds(step, length) for step in steps] for _ in range(rounds)]
     return {
@@ -164,9 +166,7 @@ def measure(
     }
 
 
-def _compiled(
-    task: Task, plain: Mapping[Callable, Callable], batch: Any
-) -> Iterator[Any]:
+def _steps(task: Task, plain: Mapping[Callable, Callable], batch: Any) -> Iterator[Any]:
     """Yields the metrics of one step after another, with the plain forms."""
     rng = jax.random.key(0)
     with contextlib.ExitStack() as stack:
@@ -180,14 +180,9 @@ def _compiled(
         state = jax.jit(task.objective.init)(rng)
         step = jax.jit(lambda *x: task.objective.step(*x), donate_argnums=0)
         step = step.lower(state, batch, rng).compile()
-
-    def run() -> Iterator[Any]:
-        nonlocal state
-        while True:
-            state, metrics = step(state, batch, rng)
-            yield metrics
-
-    return run()
+    while True:
+        state, metrics = step(state, batch, rng)
+        yield metrics
 
 
 def _seconds(steps: Iterator[Any], count: int) -> float:

@@ -105,7 +105,6 @@ class RecurrentVisualAttention(nn.Module):
     std: Annotated[float, SCALE] = 0.1
     policy: Literal["learned", "random", "centre"] = "learned"
 
-    draws: ClassVar[bool] = True  # needs REINFORCE to train
     in_order: ClassVar[bool] = False
 
     @nn.nowrap
@@ -153,11 +152,9 @@ class RecurrentVisualAttention(nn.Module):
     def _first(self, batch: int, *, train: bool) -> jax.Array:
         """Returns l_1, [B, 2]."""
         if self.policy == "random" or (train and self.policy == "learned"):
-            return self._uniform(batch)
+            rng = self.make_rng("glimpse")
+            return jax.random.uniform(rng, (batch, 2), minval=-1)
         return jnp.zeros((batch, 2))
-
-    def _uniform(self, batch: int) -> jax.Array:
-        return jax.random.uniform(self.make_rng("glimpse"), (batch, 2), minval=-1)
 
     def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
         """Returns l_{t+1} [B, 2] and its draw, of the state h_t [B, D]."""
@@ -257,7 +254,6 @@ class DeepRecurrentAttention(nn.Module):
     context: Annotated[int, COUNT] = 12
     std: Annotated[float, SCALE] = 0.1
 
-    draws: ClassVar[bool] = True
     in_order: ClassVar[bool] = True  # an answer depends on the glimpses up to it
 
     @nn.nowrap
@@ -337,7 +333,6 @@ class ImageClassifier(nn.Module):
     layers: Annotated[tuple[int, ...], SIZE.each()] = (256, 256)
     channels: Annotated[tuple[int, ...], SIZE.each()] = ()
 
-    draws: ClassVar[bool] = False
     in_order: ClassVar[bool] = False
 
     @nn.compact

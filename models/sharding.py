@@ -32,8 +32,8 @@ TRANSFORMER: Rules = (
     ("feed_forward/out/kernel", (_CUT, None)),  # [F, C]
     ("*embedding", (_CUT, None)),  # [W, C]
 )
-# Those of models.encoder_decoder, without their recurrent cells: a step of a
-# cell is too short to sum over devices in it.
+# The encoder-decoders, without their recurrent cells, whose steps are too short to sum
+# over devices in each.
 RECURRENT: Rules = (
     ("embedding_table", (_CUT, None)),  # [W, C]
     ("output", (_CUT, None)),  # [W, C]

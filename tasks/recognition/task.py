@@ -9,8 +9,8 @@ et al., 2015, section 3). `error` is the percentage of images with a wrong answe
 one pass of the mean locations; `wrong` that of the answers.
 
 Works with models whose `model.apply(variables, image, train=...)` returns logits
-[B, K, W], with the fields `classes` and `outputs` and the constants `draws` and
-`in_order`; those with `draws` sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
+[B, K, W], with the fields `classes` and `outputs` and the constant `in_order`; those
+that draw locations sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
 
 Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answer.
 """

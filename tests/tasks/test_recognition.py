@@ -49,9 +49,7 @@ def test_drawn_digits_are_legible_and_the_same_in_each_call(drawn):
 
 def test_splits_share_no_image(drawn):
     texts = {name: {x.tobytes() for x in part.values} for name, part in drawn.items()}
-    assert (
-        not texts["train"] & texts["test"] and not texts["train"] & texts["validation"]
-    )
+    assert texts["train"].isdisjoint(texts["test"] | texts["validation"])
 
 
 def canvases(objects, clutter, seed=0):
@@ -179,8 +177,9 @@ def test_mnist_has_500_digits_of_each_class():
 
 def test_one_batch_is_learned(tmp_path):
     config = get_config("smoke")
-    config.model.update({"hidden": 64, "glimpse_hidden": 32, "glimpse_width": 64})
-    config.model.update({"size": 14})
+    config.model.update(
+        {"hidden": 64, "glimpse_hidden": 32, "glimpse_width": 64, "size": 14}
+    )
     config.data.update({"side": SIDE, "clutter": 0})
     config.optimizer.update(
         {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0}
