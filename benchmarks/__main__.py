@@ -3,8 +3,7 @@
     python -m benchmarks transformer_step --no-write
     make bench
 
-Does not run `gpu`, which needs one, and `benchmarks.joeynmt_translation`, which trains
-another library's model.
+Does not run `benchmarks.joeynmt_translation`, which trains another library's model.
 """
 
 import importlib
@@ -25,9 +24,8 @@ def main(arguments: Sequence[str]) -> None:
     """
     if arguments and not arguments[0].startswith("-"):
         name, *rest = arguments
-        if name not in (*NAMES, "gpu"):
-            names = ", ".join([*NAMES, "gpu"])
-            sys.exit(f"error: no benchmark {name}: choose from {names}")
+        if name not in NAMES:
+            sys.exit(f"error: no benchmark {name}: choose from {', '.join(NAMES)}")
         if name in BENCHMARKS:
             return BENCHMARKS[name].run(name, rest)
         return importlib.import_module(f"benchmarks.{name}").main(rest)

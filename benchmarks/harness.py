@@ -100,15 +100,10 @@ def worker_arguments(module: str, mode: str, spec: dict) -> list[str]:
     return ["-m", "benchmarks.systems.worker", module, mode, json.dumps(spec)]
 
 
-def process_environment(
-    threads: int = THREADS, platform: str = "cpu"
-) -> dict[str, str]:
-    """Returns the environment of a measured process, on jax's platform."""
+def process_environment(threads: int = THREADS) -> dict[str, str]:
+    """Returns the environment of a measured process."""
     names = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
-    environment = os.environ | dict.fromkeys(names, str(threads))
-    # Several systems share a GPU.
-    environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return environment | {"JAX_PLATFORMS": platform}
+    return os.environ | dict.fromkeys(names, str(threads)) | {"JAX_PLATFORMS": "cpu"}
 
 
 def use_cores(count: int = THREADS) -> None:
@@ -120,17 +115,17 @@ def use_cores(count: int = THREADS) -> None:
 class Process:
     """A running system."""
 
-    def __init__(self, system: System, platform: str):
+    def __init__(self, system: System):
         python = peers_python() if system.peer else sys.executable
         self.name = system.name
         self.process = subprocess.Popen(
             [python, *worker_arguments(system.module, system.mode, system.spec)],
             cwd=ROOT,
-            env=process_environment(platform=platform),
+            env=process_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=use_cores if platform == "cpu" else None,
+            preexec_fn=use_cores,
         )
         self.info = self._answer()
 
@@ -153,9 +148,9 @@ class Process:
 
 
 def measure(
-    systems: Sequence[System], args: argparse.Namespace, platform: str = "cpu"
+    systems: Sequence[System], args: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Measures the systems side by side, on a platform of jax ("cpu" or "cuda").
+    """Measures the systems side by side.
 
     Returns:
         For each name: median_ms per step, rate (median over steps, in units per
@@ -168,7 +163,7 @@ def measure(
             if args.only and system.name not in args.only:
                 continue
             print(f"starting {system.name}", file=sys.stderr, flush=True)
-            running.append(Process(system, platform))
+            running.append(Process(system))
             stack.callback(running[-1].close)
         blocks = {process.name: [] for process in running}
         for process in _visits(running, args.rounds):
@@ -328,15 +323,13 @@ def report(
         print(f"{field}: {_text(value)}")
     if args.write and not args.only:
         record = {"name": name, "systems": measured, **fields}
-        write(records.BENCHMARKS, environment() | record)
+        write(records.BENCHMARKS, record | environment())
 
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    if value is None or isinstance(value, str):
-        return value or ""
-    return f"{value:,}"
+    return "" if value is None else f"{value:,}"
 
 
 def training_gflop(spec: dict) -> float:

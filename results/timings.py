@@ -17,7 +17,6 @@ _COLUMNS = {
     "overheads": {"time added": "overhead", "seconds": "seconds"},
     "sweep": {"seconds": "seconds"},
     "forms": {"ms/step": "median_ms", "plain / fast": "factor"},
-    "gpu": _MS | {"times PyTorch's rate": "factor"} | _COMPILATION,
 }
 
 
@@ -61,7 +60,6 @@ caption_step step
     | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
 overheads overheads | Overheads of training the default translator
-gpu gpu | Training steps on one GPU
 fast_forms forms | Training steps with the plain forms of attention/fast/
 sweep_trials sweep | Eight equal runs of a small translator by sweep.py
 """)

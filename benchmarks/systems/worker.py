@@ -24,11 +24,6 @@ def main() -> None:
         from training import runtime
 
         runtime.tune_memory(True)
-    if module.startswith("pytorch") and os.environ.get("JAX_PLATFORMS") == "cuda":
-        import torch
-
-        torch.set_default_device("cuda")
-        torch.set_float32_matmul_precision("high")  # TF32, as jax
     system = importlib.import_module(f"benchmarks.systems.{module}").build(mode, spec)
     if system:
         serve(*system)
