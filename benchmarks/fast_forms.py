@@ -23,7 +23,15 @@ import jax.numpy as jnp
 
 import attention.memory
 import attention.relative
-from attention.fast import convolution, linear, memory, pooled_attention, relative, tape
+from attention.fast import (
+    bags,
+    convolution,
+    linear,
+    memory,
+    pooled_attention,
+    relative,
+    tape,
+)
 from attention.fast import scan as deferred
 from attention.feedforward import feedforward_attention
 from benchmarks import harness
@@ -80,6 +88,10 @@ def _context(encode, inputs, w, b, *, mask=None):
     return feedforward_attention(encode(inputs), w, b, mask=mask).context
 
 
+def _weighted_bag(ids, table, words, units):
+    return ((words @ units) * table[ids]).sum(-2)
+
+
 def _halve(x, kernel):
     return jax.lax.conv_general_dilated(
         x, kernel, (2, 2), [(1, 1), (1, 1)], dimension_numbers=_LAYOUT
@@ -110,6 +122,7 @@ FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
         {pooled_attention.feedforward_context: _context},
         ("ff_attention", "ff_attention data.length=10000"),
     ),
+    "bags": ({bags.weighted_bag: _weighted_bag}, ("memory_network_qa",)),
     "convolution": (
         {convolution.halve: _halve, convolution.double: _double},
         ("sagan",),

@@ -47,7 +47,8 @@ _CHO = {
     "model.layers": 1,
     "model.reverse_source": False,
     "model.summary": "tanh",
-    "model.feed": ("every_step", "feed_forward"),
+    "model.first_state": "layer",
+    "model.fed_steps": "all",
     "model.maxout": 128,
 }
 _HALF_EPOCH = 47_000  # steps: 6M pairs, batch size 128

@@ -141,8 +141,7 @@ class Bahdanau(AttentiveDecoder):
         state = CELLS[self.cell].step(x.gates + gates_c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
         readout_state = s if self.readout_state == "previous" else new
-        carry = DecoderCarry(carry.time + 1, (state,), attention=source.carried(alpha))
-        return carry, Step(readout_state, alpha)
+        return carry.after((state,), alpha), Step(readout_state, alpha)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool

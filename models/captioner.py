@@ -214,7 +214,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
-        if not (self.cross_attention.draws and self.has_rng("alignment")):
+        if not self._draws():
             return None
         soft_prob: float | jax.Array = self.get_variable(
             "schedule", "soft_prob", self.soft_prob
@@ -238,10 +238,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         if self.selector:
             z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
         state = CELLS[self.cell].step(x.gates + z @ w.context, previous, w.state)
-        carry = DecoderCarry(
-            carry.time + 1, (state,), attention=shared.source.carried(alpha)
-        )
-        return carry, Step(state[..., : self.hidden], alpha, z)
+        return carry.after((state,), alpha), Step(state[..., : self.hidden], alpha, z)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
@@ -290,7 +287,7 @@ class ShowAndTell(Captioner):
         """Computes one step of the LSTM: eq. 11."""
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
-        return DecoderCarry(carry.time + 1, (state,)), Step(state[..., : self.hidden])
+        return carry.after((state,)), Step(state[..., : self.hidden])
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool

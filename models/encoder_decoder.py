@@ -43,7 +43,7 @@ class DecoderCarry(NamedTuple):
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, states D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
-    attention: jax.Array | None = None  # [B, R, S], the last weights; see `carried`
+    attention: jax.Array | None = None  # [B, R, S], if the score has a use for it
 
     def take(self, parents: jax.Array) -> "DecoderCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
@@ -52,6 +52,16 @@ class DecoderCarry(NamedTuple):
             return jnp.take_along_axis(x, parents[..., None], axis=1)
 
         return DecoderCarry(self.time, *jax.tree.map(pick, self[1:]))
+
+    def after(
+        self,
+        states: tuple[jax.Array, ...],
+        aligned: AlignmentOutput | None = None,
+        feed: jax.Array | None = None,
+    ) -> "DecoderCarry":
+        """Returns the state after a step with these results."""
+        weights = None if self.attention is None else aligned.weights
+        return DecoderCarry(self.time + 1, states, feed, weights)
 
 
 class Step(NamedTuple):
@@ -107,7 +117,6 @@ class EncoderDecoder(nn.Module):
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         self.drop = nn.Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)
-        self.cross_attention = None
 
     def tables(self, *, share: bool) -> tuple[jax.Array, jax.Array]:
         """Creates the embeddings [W, C] of source and target; for use in `setup`."""
@@ -219,15 +228,8 @@ class EncoderDecoder(nn.Module):
             length: has no effect.
         """
         del length  # the state has a fixed size
-
-        def repeat(x):
-            return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
-
-        module, attention = self.cross_attention, None
-        if module is not None and module.score.stepwise:
-            attention = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
-        states = jax.tree.map(repeat, memory.start)
-        return DecoderCarry(jnp.zeros((), jnp.int32), states, attention=attention)
+        states = jax.tree.map(lambda x: _repeat(x, rows), memory.start)
+        return DecoderCarry(jnp.zeros((), jnp.int32), states)
 
     def step(
         self, carry: DecoderCarry, token: jax.Array, memory: Any
@@ -255,9 +257,13 @@ class EncoderDecoder(nn.Module):
         return carry, self.readout(embedded, step, memory, train=False), attention
 
     def _draws(self) -> bool:
-        """Returns True if the alignment samples a key in this pass."""
-        attention = self.cross_attention
-        return attention is not None and attention.draws and self.has_rng("alignment")
+        """Returns True if an alignment samples a key in this pass."""
+        return False
+
+
+def _repeat(x: jax.Array, rows: int) -> jax.Array:
+    """Repeats [B, ...] for R hypotheses: [B, R, ...]."""
+    return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
 
 
 class AttentiveDecoder(EncoderDecoder):
@@ -285,6 +291,17 @@ class AttentiveDecoder(EncoderDecoder):
     def draws(self) -> bool:
         """True if the alignment is hard and needs REINFORCE to train."""
         return self.alignment == "hard"
+
+    def _draws(self) -> bool:
+        return self.cross_attention.draws and self.has_rng("alignment")
+
+    def start(self, memory: Any, rows: int, length: int) -> DecoderCarry:
+        """Returns the state before the first step; see `EncoderDecoder.start`."""
+        carry = super().start(memory, rows, length)
+        if not self.cross_attention.function.stepwise:
+            return carry
+        weights = jnp.zeros_like(memory.mask, memory.keys.dtype)
+        return carry._replace(attention=_repeat(weights, rows))
 
     def source_attention(
         self, *, filters: tuple[int, int] = (10, 15), **fields: Any

@@ -43,12 +43,12 @@ class FeedForwardAttention(nn.Module):
     def setup(self):
         check_fields(self)
         width, zeros = self.hidden, nn.initializers.zeros
-        self.input_kernel = self.param("input_kernel", _he, (FEATURES, width))
-        self.input_bias = self.param("input_bias", zeros, (width,))
-        self.hidden_kernel = self.param("hidden_kernel", _he, (width, width))
-        self.hidden_bias = self.param("hidden_bias", zeros, (width,))
-        self.output_kernel = self.param("output_kernel", _he, (width, 1))
-        self.output_bias = self.param("output_bias", zeros, (1,))
+        self.w_xh = self.param("input_kernel", _he, (FEATURES, width))
+        self.b_xh = self.param("input_bias", zeros, (width,))
+        self.w_cs = self.param("hidden_kernel", _he, (width, width))
+        self.b_cs = self.param("hidden_bias", zeros, (width,))
+        self.w_sy = self.param("output_kernel", _he, (width, 1))
+        self.b_sy = self.param("output_bias", zeros, (1,))
         if self.pooling == "attention":
             normal = nn.initializers.normal(width**-0.5)
             self.w = self.param("attention_kernel", normal, (width,))
@@ -81,11 +81,10 @@ class FeedForwardAttention(nn.Module):
         return self._estimate(context), weights
 
     def _values(self, inputs: jax.Array) -> jax.Array:
-        """Values h_t [..., T, D] of inputs [..., T, 2]."""
-        return jax.nn.leaky_relu(inputs @ self.input_kernel + self.input_bias)
+        """Values h_t [..., T, D] of inputs x_t [..., T, 2]."""
+        return jax.nn.leaky_relu(inputs @ self.w_xh + self.b_xh)
 
     def _estimate(self, context: jax.Array) -> jax.Array:
         """Estimates y [B] from contexts [B, D]."""
-        state = jax.nn.leaky_relu(context @ self.hidden_kernel + self.hidden_bias)
-        estimate = jax.nn.leaky_relu(state @ self.output_kernel + self.output_bias)
-        return estimate[..., 0]
+        s = jax.nn.leaky_relu(context @ self.w_cs + self.b_cs)
+        return jax.nn.leaky_relu(s @ self.w_sy + self.b_sy)[..., 0]

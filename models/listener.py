@@ -263,8 +263,7 @@ class ListenAttendSpell(AttentiveDecoder):
         e = source.score(s, carry.attention)  # e_iu = <phi(s_i), psi(h_u)>
         alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.annotations  # c_i = sum_u alpha_iu h_u
-        carry = DecoderCarry(carry.time + 1, states, c, source.carried(alpha))
-        return carry, Step(s, alpha, c)
+        return carry.after(states, alpha, c), Step(s, alpha, c)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool

@@ -53,13 +53,19 @@ class TapeMatrices(NamedTuple):
     summary: Matrix  # [D, A], W_h~
 
 
+class FusionMatrices(NamedTuple):
+    """Weight matrices of deep fusion used inside the step."""
+
+    tape: TapeMatrices
+    gate: Matrix  # [D, D], the part of W_r for gamma~_t
+
+
 class LSTMNMatrices(NamedTuple):
-    """Weight matrices used inside the step; the last two are for deep fusion."""
+    """Weight matrices used inside the step."""
 
     gates: Matrix  # [D, 4 D], for i, f, o and c^ side by side
-    intra: TapeMatrices
-    inter: TapeMatrices | None = None
-    gate: Matrix | None = None  # [D, D], the part of W_r for gamma~_t
+    tape: TapeMatrices
+    fusion: FusionMatrices | None = None
 
 
 class FusionSource(NamedTuple):
@@ -72,10 +78,17 @@ class FusionSource(NamedTuple):
 
 
 class LSTMNShared(NamedTuple):
-    """Other arrays used inside the step; `source` is for deep fusion."""
+    """Other arrays used inside the step."""
 
     v: jax.Array  # [A], v
     source: FusionSource | None = None
+
+
+class FusionInput(NamedTuple):
+    """Contributions of the token x_t to deep fusion, computed for all steps at once."""
+
+    query: jax.Array  # [B, A], W_x x_t
+    gate: jax.Array  # [B, D], W_r x_t + b_r
 
 
 class LSTMNInput(NamedTuple):
@@ -83,8 +96,21 @@ class LSTMNInput(NamedTuple):
 
     gates: jax.Array  # [B, 4 D], W x_t + b
     query: jax.Array  # [B, A], W_x x_t
-    source_query: jax.Array | None = None  # [B, A], W_x x_t of the inter-attention
-    gate: jax.Array | None = None  # [B, D], W_r x_t + b_r
+    fusion: FusionInput | None = None
+
+
+class LSTMNCarry(NamedTuple):
+    """Reads of the attentions of the last token."""
+
+    summary: jax.Array  # [B, D], h~_{t-1}
+    source: jax.Array | None = None  # [B, D], gamma~_{t-1} of deep fusion
+
+
+class LSTMNOutput(NamedTuple):
+    """Result of a token."""
+
+    hidden: jax.Array  # [B, D], h_t
+    source_weights: jax.Array | None = None  # [B, S], of deep fusion
 
 
 class LSTMNState(NamedTuple):
@@ -140,15 +166,10 @@ def lstmn(
     shared: LSTMNShared,
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
-    carry: tuple[jax.Array, ...],
+    carry: LSTMNCarry,
     x: LSTMNInput,
     score: str = "additive",
-) -> tuple[
-    tuple[jax.Array, ...],
-    tuple[jax.Array, jax.Array],
-    tuple[jax.Array, ...],
-    jax.Array,
-]:
+) -> tuple[LSTMNCarry, tuple[jax.Array, jax.Array], LSTMNOutput, jax.Array]:
     """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9, for `tape_scan`.
 
     Args:
@@ -156,32 +177,54 @@ def lstmn(
         shared: vectors of the scores, and the other text of deep fusion.
         tape: keys [B, K, A] and values [B, K, 2 D] of previous tokens, in any order.
         valid: [B, K] bool, slots with a token.
-        carry: h~_{t-1} [B, D], with deep fusion also gamma~_{t-1} [B, D].
+        carry: of the last token.
         x: contributions of the token.
         score: a key of `SCORES`.
 
     Returns:
-        The next carry; key and value of the token on the tape; h_t [B, D], with deep
-        fusion also the weights of the other text [B, S]; and the weights s^t [B, K].
+        The next carry; key and value of the token on the tape; its output; and the
+        weights s^t [B, K].
     """
     summary, previous, weights = read(
-        score, x.query, carry[0], Tape(*tape, valid), w.intra, shared.v
+        score, x.query, carry.summary, Tape(*tape, valid), w.tape, shared.v
     )
-    gates = x.gates + summary @ w.gates
+    gates = x.gates + summary @ w.gates  # eq. 7
     input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
     cell = nn.sigmoid(forget) * previous + nn.sigmoid(input_) * nn.tanh(candidate)
-    carry, others = (summary, *carry[1:]), ()
+    gamma = attended = None
     if shared.source is not None:
-        key, value, present, u = shared.source
-        other = Tape(key, value, present > 0)
-        gamma, alpha, attended = read(
-            score, x.source_query, carry[1], other, w.inter, u
+        fused, gamma, attended = fuse(
+            w.fusion, shared.source, carry.source, x.fusion, score
         )
-        cell = nn.sigmoid(x.gate + gamma @ w.gate) * alpha + cell
-        carry, others = (summary, gamma), (attended,)
-    hidden = nn.sigmoid(output) * nn.tanh(cell)
-    entry = hidden @ w.intra.key, jnp.concatenate([hidden, cell], -1)
-    return carry, entry, (hidden, *others), weights
+        cell = fused + cell
+    hidden = nn.sigmoid(output) * nn.tanh(cell)  # eq. 9
+    entry = hidden @ w.tape.key, jnp.concatenate([hidden, cell], -1)
+    return LSTMNCarry(summary, gamma), entry, LSTMNOutput(hidden, attended), weights
+
+
+def fuse(
+    w: FusionMatrices,
+    source: FusionSource,
+    previous: jax.Array,
+    x: FusionInput,
+    score: str,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Deep fusion of one token with another text: Cheng et al. (2016), section 4.
+
+    Args:
+        w: weight matrices.
+        source: the other text.
+        previous: [B, D], gamma~_{t-1}.
+        x: contributions of the token.
+        score: a key of `SCORES`.
+
+    Returns:
+        The addend r_t alpha~_t of the cell [B, D], gamma~_t [B, D] and the weights of
+        the other text [B, S].
+    """
+    tape = Tape(source.key, source.value, source.present > 0)
+    gamma, alpha, weights = read(score, x.query, previous, tape, w.tape, source.v)
+    return nn.sigmoid(x.gate + gamma @ w.gate) * alpha, gamma, weights
 
 
 class TapeAttention(nn.Module):
@@ -258,29 +301,27 @@ class LSTMNLayer(nn.Module):
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         valid = jnp.concatenate([state.valid, mask], 1)
         w, shared, inputs = self._prepare(x, source)
-        carry = (state.summary,)
-        if source is not None:
-            carry = (state.summary, jnp.zeros_like(state.summary))
+        carry = LSTMNCarry(
+            state.summary, None if source is None else jnp.zeros_like(state.summary)
+        )
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
-            key = state.value[..., :n] @ w.intra.key
-        (_, value), carry, (hidden, *others), attended = tape_scan(
+            key = state.value[..., :n] @ w.tape.key
+        (_, value), carry, y, weights = tape_scan(
             partial(lstmn, score=self.score),
             w,
             shared,
             (key, state.value),
             valid,
             carry,
-            jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), inputs),
+            jax.tree.map(_swap, inputs),
             empty=empty,
         )
-        value, hidden, *attended = (
-            jnp.swapaxes(leaf, 0, 1) for leaf in (value, hidden, attended, *others)
-        )
-        self._record(*attended)
+        value, y, weights = jax.tree.map(_swap, (value, y, weights))
+        self._record(weights, y.source_weights)
         every = jnp.concatenate([state.value, value], 1)
-        state = LSTMNState(every[:, -slots:], valid[:, -slots:], carry[0])
-        return Tape(hidden, value, mask), state
+        state = LSTMNState(every[:, -slots:], valid[:, -slots:], carry.summary)
+        return Tape(y.hidden, value, mask), state
 
     def _prepare(
         self, x: jax.Array, source: Tape | None
@@ -303,19 +344,26 @@ class LSTMNLayer(nn.Module):
             present=source.valid.astype(x.dtype),
             v=u,
         )
+        fusion_input = FusionInput(source_query, Dense(n, name="input_gate")(x))
+        fusion_matrices = FusionMatrices(inter_matrices, gate)
         return (
-            LSTMNMatrices(recurrent.gates, intra_matrices, inter_matrices, gate),
+            LSTMNMatrices(recurrent.gates, intra_matrices, fusion_matrices),
             LSTMNShared(v, fusion),
-            LSTMNInput(gates, query, source_query, Dense(n, name="input_gate")(x)),
+            LSTMNInput(gates, query, fusion_input),
         )
 
-    def _record(self, intra: jax.Array, inter: jax.Array | None = None) -> None:
+    def _record(self, intra: jax.Array, inter: jax.Array | None) -> None:
         names = {"layer": self.layer, "queries": "tokens"}
         weights = token_weights(intra)[:, None]
         AlignmentOutput(weights).record(self, kind="intra", keys="tokens", **names)
         if inter is not None:
             weights = inter[:, None]
             AlignmentOutput(weights).record(self, kind="cross", keys="source", **names)
+
+
+def _swap(x: jax.Array) -> jax.Array:
+    """Swaps the axes of texts and tokens."""
+    return jnp.swapaxes(x, 0, 1)
 
 
 class LSTMNLanguageModel(RecurrentLanguageModel):

@@ -184,8 +184,7 @@ class Luong(AttentiveDecoder):
         a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
         feed = attentional if self.input_feeding else None
-        carry = DecoderCarry(carry.time + 1, states, feed, source.carried(a))
-        return carry, Step(attentional, a)
+        return carry.after(states, a, feed), Step(attentional, a)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool

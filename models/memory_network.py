@@ -37,39 +37,42 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import masked_softmax
+from attention.fast.bags import weighted_bag
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.layers import PAD, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
-_UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
 
 ALIGNMENTS = ("global", "local_p", "gumbel")
 
 
-def position_weights(
-    lengths: jax.Array, words: int, *, max_length: int = 0
+def position_encoding(
+    lengths: jax.Array, words: int, width: int, *, max_length: int = 0
 ) -> tuple[jax.Array, jax.Array]:
-    """The two parts of the paper's position encoding: l_kj = first_j - (k/D) second_j.
+    """The position encoding l_kj = (1 - j/J) - (k/D) (1 - 2j/J) as two factors.
 
-    Sukhbaatar et al. (2015), section 4.1. With them, the sum over words needs only two
-    bags of words, for any D.
+    Sukhbaatar et al. (2015), section 4.1. It has rank 2: l = words @ units.
 
     Args:
-        lengths: int [...], J of each sentence.
+        lengths: int [..., J], J of each sentence.
         words: number of words, including padding.
-        max_length: J of all sentences of up to as many words, as in the authors' code;
-            j is then counted from 1/2, and so must k be. 0 for the paper's.
+        width: D.
+        max_length: J of all sentences of up to as many words, as in the authors' code,
+            where j and k are counted from 1/2; 0 for the paper's.
 
     Returns:
-        1 - j/J and 1 - 2j/J, for j from 1, each [..., words], and 0 at padding.
+        `words`, 1 - j/J and 1 - 2j/J, [..., words, 2], 0 at padding; and `units`, 1 and
+        -k/D, [2, D].
     """
-    number = jnp.arange(1, words + 1)
-    place = number - 0.5 if max_length else number
-    share = place / jnp.maximum(lengths, max(max_length, 1))[..., None]
-    valid = number <= lengths[..., None]
-    return jnp.where(valid, 1 - share, 0), jnp.where(valid, 1 - 2 * share, 0)
+    first = 0.5 if max_length else 1.0
+    j, k = first + jnp.arange(words), first + jnp.arange(width)
+    share = j / jnp.maximum(lengths, max(max_length, 1))[..., None]  # j/J
+    of_words = jnp.stack([1 - share, 1 - 2 * share], -1)
+    valid = jnp.arange(words) < lengths[..., None]
+    of_units = jnp.stack([jnp.ones(width), -k / width])
+    return jnp.where(valid[..., None], of_words, 0), of_units
 
 
 class MemoryNetwork(nn.Module):
@@ -209,39 +212,27 @@ class MemoryNetwork(nn.Module):
         aligned.record(self, kind="memory", layer=0, queries="hops", keys="sentences")
 
     def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
-        """Embeds words of sentences, without their time index.
+        """Embeds sentences without their time index, sum_j l_j * A x_j.
 
         Args:
             ids: int [..., J] words.
-            table: [V, n D], n embeddings, concatenated.
+            table: [V, n D], n embeddings A, concatenated.
 
         Returns:
             [..., n D].
         """
-        ids, words = jnp.asarray(ids), ids.shape[-1]
-        parts = [jnp.ones(ids.shape)]
-        table = table[: self.vocab_size]
+        ids = jnp.asarray(ids)
+        words, units = jnp.ones((*ids.shape, 1)), jnp.ones((1, self.width))  # l = 1
         if self.encoding == "position":
-            longest = self.position_length
-            weights = position_weights((ids > 0).sum(-1), words, max_length=longest)
-            parts = [self.position_scale * part for part in weights]
-            place = jnp.arange(1, self.width + 1) - (0.5 if longest else 0)
-            share = place / self.width  # k/D
-            share = jnp.tile(share, table.shape[1] // self.width)
-            table = jnp.concatenate([table, -share * table])
-        # One word at a time: the one-hot words [..., J, W] are never materialised.
-        rows = jnp.arange(self.vocab_size)
-
-        def bag(part: jax.Array) -> jax.Array:
-            def word(j):
-                return part[..., j, None] * (ids[..., j, None] == rows)
-
-            if words <= _UNROLLED:
-                return sum(word(j) for j in range(words))
-            first = jnp.zeros((*ids.shape[:-1], self.vocab_size))
-            return jax.lax.fori_loop(0, words, lambda j, x: x + word(j), first)
-
-        return jnp.concatenate([*map(bag, parts)], -1) @ table
+            words, units = position_encoding(
+                (ids > 0).sum(-1),
+                ids.shape[-1],
+                self.width,
+                max_length=self.position_length,
+            )
+            words *= self.position_scale
+        units = jnp.tile(units, table.shape[1] // self.width)
+        return weighted_bag(ids, table[: self.vocab_size], words, units)
 
 
 class MemoryNetworkLanguageModel(nn.Module):

@@ -24,6 +24,13 @@ from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_un
 _glorot = nn.initializers.xavier_uniform()
 
 
+class ProjectedMemory(NamedTuple):
+    """Keys and values of a memory."""
+
+    key: jax.Array  # [B, H, K, D]
+    value: jax.Array  # [B, H, K, D]
+
+
 class Cache(NamedTuple):
     """Keys and values of the previous decoding steps."""
 
@@ -53,10 +60,8 @@ class Cache(NamedTuple):
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
 
-    Projections have no bias, as in the paper's equations. With `max_distance`,
-    self-attention adds the relative positions of Shaw et al. (2018); each head has a
-    table for keys and one for values. With `rotary`, it rotates queries and keys by
-    their positions (Su et al. 2021). `__call__` and `read` sow an `AttentionRecord`.
+    The projections of `SelfAttention` and `CrossAttention`. They have no bias, as in
+    the paper's equations.
 
     Attributes:
         features: C; a multiple of `heads`.
@@ -64,11 +69,6 @@ class MultiHeadAttention(nn.Module):
         score: a key of `attention.scores.SCORES`.
         score_hidden: A, for the additive score and the position of local-p.
         max_length: maximum source length, for the location score.
-        max_distance: k of Shaw et al.; None for no relative positions.
-        rotary: whether self-attention has rotary positions; D must be even.
-        alignment: a key of `attention.alignments.ALIGNMENTS`, for cross-attention.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
         dtype: dtype of matrix products; softmax and parameters stay float32.
         kind, layer, queries, keys: see `AttentionRecord`.
     """
@@ -78,11 +78,6 @@ class MultiHeadAttention(nn.Module):
     score: str = "scaled_dot"
     score_hidden: int = 0
     max_length: int = 0
-    max_distance: int | None = None
-    rotary: bool = False
-    alignment: str = "global"
-    window: int = 10
-    temperature: float = 1.0
     dtype: jnp.dtype = jnp.float32
     kind: str = "attention"
     layer: int = 0
@@ -91,23 +86,54 @@ class MultiHeadAttention(nn.Module):
 
     def setup(self):
         square = (self.features, self.features)
-        self.query = self.param("query", _glorot, square)
-        self.key = self.param("key", _glorot, square)
-        self.value = self.param("value", _glorot, square)
-        self.out = self.param("out", _glorot, square)
+        self.query = self.param("query", _glorot, square)  # W^Q
+        self.key = self.param("key", _glorot, square)  # W^K
+        self.value = self.param("value", _glorot, square)  # W^V
+        self.out = self.param("out", _glorot, square)  # W^O
         self.scores = Score(
             self.score,
             heads=(self.heads,),
             hidden=self.score_hidden,
             max_length=self.max_length,
         )
-        self.align = Alignment(
-            self.alignment,
-            heads=(self.heads,),
-            hidden=self.score_hidden,
-            window=self.window,
-            temperature=self.temperature,
+
+    def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
+        """Projects [B, T, C] to [B, H, T, D] per kernel, in one matrix product."""
+        kernel = merge_heads(kernels, self.heads).astype(self.dtype)
+        product = linear(x.astype(self.dtype), kernel)
+        return split_heads(product, len(kernels), self.heads)
+
+    def _merge(self, context: jax.Array) -> jax.Array:
+        """Concatenates the heads [B, H, Q, D] and multiplies by W^O: [B, Q, C]."""
+        context = jnp.swapaxes(context, 1, 2)
+        context = context.reshape(*context.shape[:2], -1)
+        return linear(context.astype(self.dtype), self.out.astype(self.dtype))
+
+    def _record(self, aligned: AlignmentOutput) -> None:
+        aligned.record(
+            self, kind=self.kind, layer=self.layer, queries=self.queries, keys=self.keys
         )
+
+
+class SelfAttention(MultiHeadAttention):
+    """Self-attention over whole sequences, and step by step with a cache.
+
+    With `max_distance`, it adds the relative positions of Shaw et al. (2018); each head
+    has a table for keys and one for values. With `rotary`, it rotates queries and keys
+    by their positions (Su et al. 2021). `__call__` sows an `AttentionRecord`.
+
+    Attributes:
+        max_distance: k of Shaw et al.; None for no relative positions.
+        rotary: whether positions are rotary; D must be even.
+
+    The other fields are those of `MultiHeadAttention`.
+    """
+
+    max_distance: int | None = None
+    rotary: bool = False
+
+    def setup(self):
+        super().setup()
         if self.max_distance is not None:
             width = self.features // self.heads
             shape = (self.heads, 2 * self.max_distance + 1, width)
@@ -125,44 +151,10 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [B, T, C].
         """
-        query, key, value = self._project_self(x, jnp.arange(x.shape[1]))
+        query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
         context, weights = self._attend(query, key, value, mask)
         self._record(AlignmentOutput(weights))
         return self._merge(context)
-
-    def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Projects a memory [B, K, C] to keys and values [B, H, K, D]."""
-        return self._project(memory, self.key, self.value)
-
-    def read(
-        self,
-        x: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        mask: jax.Array,
-        time: jax.Array,
-    ) -> Attention:
-        """Computes cross-attention to a memory.
-
-        Args:
-            x: [B, Q, C].
-            key: [B, H, K, D] from `project_memory`.
-            value: [B, H, K, D] from `project_memory`.
-            mask: bool, broadcasts to [B, H, Q, K]; True = may attend.
-            time: int, step of each query, from 0; broadcasts to [B, H, Q].
-
-        Returns:
-            Context [B, Q, C] and weights [B, H, Q, K].
-        """
-        (query,) = self._project(x, self.query)
-        rng = None
-        if self.alignment in DRAWN and self.has_rng("alignment"):
-            rng = self.make_rng("alignment")
-        scores = self.scores(query, key)
-        aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
-        self._record(aligned)
-        context = self._merge(jnp.matmul(aligned.weights, value))
-        return Attention(context, aligned.weights)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """Returns an empty cache of `length` steps for `rows` hypotheses per source."""
@@ -187,13 +179,20 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [B, R, C], and the cache including this step.
         """
-        query, key, value = self._project_self(x, time)  # [B, H, R, D]
+        query, key, value = self._project_at(x, time)  # [B, H, R, D]
         cache = cache.write(time, key, value)
         # The hypotheses are a batch axis, with a single query each.
         query = jnp.swapaxes(query, 1, 2)[..., None, :]  # [B, R, H, 1, D]
         past = jnp.arange(path.shape[-1]) <= time  # [L]
         context, _ = self._attend(query, *cache.follow(path), past, offset=time)
         return self._merge(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
+
+    def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
+        """Projects [B, T, C] at positions [T] to query, key and value, [B, H, T, D]."""
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        if self.rotary:
+            query, key = rotary(query, position), rotary(key, position)
+        return query, key, value
 
     def _attend(
         self,
@@ -203,7 +202,7 @@ class MultiHeadAttention(nn.Module):
         mask: jax.Array | None,
         offset: int | jax.Array = 0,
     ) -> Attention:
-        """Self-attention of queries [..., Q, D], the first one at position `offset`."""
+        """Reads for queries [..., Q, D], the first one at position `offset`."""
         if self.max_distance is None:
             return attend(self.scores(query, key), value, mask=mask)
         return relative_attention(
@@ -217,26 +216,60 @@ class MultiHeadAttention(nn.Module):
             score=self.scores,
         )
 
-    def _record(self, aligned: AlignmentOutput) -> None:
-        aligned.record(
-            self, kind=self.kind, layer=self.layer, queries=self.queries, keys=self.keys
+
+class CrossAttention(MultiHeadAttention):
+    """Attention to a memory, with any alignment; `read` sows an `AttentionRecord`.
+
+    Attributes:
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        window: half-width of a local alignment's window in positions.
+        temperature: temperature of the Gumbel alignment.
+
+    The other fields are those of `MultiHeadAttention`.
+    """
+
+    alignment: str = "global"
+    window: int = 10
+    temperature: float = 1.0
+
+    def setup(self):
+        super().setup()
+        self.align = Alignment(
+            self.alignment,
+            heads=(self.heads,),
+            hidden=self.score_hidden,
+            window=self.window,
+            temperature=self.temperature,
         )
 
-    def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
-        """Projects [B, T, C] to [B, H, T, D] per kernel, in one matrix product."""
-        kernel = merge_heads(kernels, self.heads).astype(self.dtype)
-        product = linear(x.astype(self.dtype), kernel)
-        return split_heads(product, len(kernels), self.heads)
+    def project_memory(self, memory: jax.Array) -> ProjectedMemory:
+        """Projects a memory [B, K, C] to keys and values, once for all queries."""
+        return ProjectedMemory(*self._project(memory, self.key, self.value))
 
-    def _project_self(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
-        """Projects [B, T, C] at positions [T] to query, key and value, [B, H, T, D]."""
-        query, key, value = self._project(x, self.query, self.key, self.value)
-        if self.rotary:
-            query, key = rotary(query, position), rotary(key, position)
-        return query, key, value
+    def read(
+        self,
+        x: jax.Array,
+        memory: ProjectedMemory,
+        mask: jax.Array,
+        time: jax.Array,
+    ) -> Attention:
+        """Computes cross-attention to a memory.
 
-    def _merge(self, context: jax.Array) -> jax.Array:
-        """Concatenates the heads [B, H, Q, D] and multiplies by W^O: [B, Q, C]."""
-        context = jnp.swapaxes(context, 1, 2)
-        context = context.reshape(*context.shape[:2], -1)
-        return linear(context.astype(self.dtype), self.out.astype(self.dtype))
+        Args:
+            x: [B, Q, C].
+            memory: from `project_memory`.
+            mask: bool, broadcasts to [B, H, Q, K]; True = may attend.
+            time: int, step of each query, from 0; broadcasts to [B, H, Q].
+
+        Returns:
+            Context [B, Q, C] and weights [B, H, Q, K].
+        """
+        (query,) = self._project(x, self.query)
+        rng = None
+        if self.alignment in DRAWN and self.has_rng("alignment"):
+            rng = self.make_rng("alignment")
+        scores = self.scores(query, memory.key)
+        aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
+        self._record(aligned)
+        context = self._merge(jnp.matmul(aligned.weights, memory.value))
+        return Attention(context, aligned.weights)

@@ -364,33 +364,37 @@ class PointerNetwork(nn.Module):
         return linear(entries, folded) + bias
 
     def _readout(
-        self, states: jax.Array, memory: PointerMemory
+        self, d: jax.Array, memory: PointerMemory
     ) -> tuple[jax.Array, Attention | None]:
-        """Computes logits u_ij = v tanh(W_1 e_j + W_2 d_i) and attention: section 2.3.
+        """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D], and attention."""
+        return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
-        Args:
-            states: [B, Q, D], the d_i.
-            memory: from `encode`, with the e_j.
+    def _point(
+        self, d: jax.Array, memory: PointerMemory
+    ) -> tuple[jax.Array, Attention]:
+        """Computes u_ij = v tanh(W_1 e_j + W_2 d_i) and softmax_j(u_i): section 2.3.
 
-        Returns:
-            u [B, Q, S + 1], and the attention of the pointer, softmax_j(u_i), or of a
-            baseline's read; None without attention.
+        Glimpses update the query d_i first.
         """
         mask = memory.mask[:, None]
-        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # excludes e_0 from reads
-        query, attention = states, None
         for score, keys in zip(self.reads, memory.read_keys, strict=True):
-            u = self._compare(score, query, keys)
-            attention = attend(u, memory.annotations, mask=inputs)
-            if self.output == "pointer":
-                query = query + attention.context
-            else:
-                query = jnp.concatenate([query, attention.context], axis=-1)
-        if self.output != "pointer":
-            classes = self.classes(query)[..., : mask.shape[-1]]
-            return masked_scores(classes, mask), attention
-        u = self._compare(self.pointer, query, memory.pointer_keys)
+            u = self._compare(score, d, keys)
+            d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
+        u = self._compare(self.pointer, d, memory.pointer_keys)
         return masked_scores(u, mask), attend(u, memory.annotations, mask=mask)
+
+    def _classify(
+        self, d: jax.Array, memory: PointerMemory
+    ) -> tuple[jax.Array, Attention | None]:
+        """Computes the classes of a baseline, from d_i and what it attends to."""
+        mask, attention = memory.mask[:, None], None
+        if self.output == "attention":
+            (score,), (keys,) = self.reads, memory.read_keys
+            u = self._compare(score, d, keys)
+            attention = attend(u, memory.annotations, mask=_without_end(mask))
+            d = jnp.concatenate([d, attention.context], axis=-1)
+        classes = self.classes(d)[..., : mask.shape[-1]]
+        return masked_scores(classes, mask), attention
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
         """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""
@@ -401,6 +405,11 @@ class PointerNetwork(nn.Module):
         """Computes scores [B, Q, S + 1] of queries [B, Q, D] and projected keys."""
         parameters = score.parameters(self.hidden, self.hidden)
         return SCORES[self.score].compare(query, keys, **parameters)
+
+
+def _without_end(mask: jax.Array) -> jax.Array:
+    """Excludes e_0 from a mask [..., S + 1]."""
+    return mask & (jnp.arange(mask.shape[-1]) > 0)
 
 
 def _entries_of(entries: jax.Array, token: jax.Array) -> jax.Array:

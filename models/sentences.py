@@ -141,7 +141,7 @@ class SentenceClassifier(nn.Module):
                 x = jnp.concatenate([x, embedded], -1)
             if self.encoder == "lstmn":
                 other = source[number] if source else None
-                tape, _ = layer(x, None, mask, other)
+                tape, _ = layer(x, mask=mask, source=other)
             else:
                 x, _ = layer(x, mask)
                 tape = Tape(x, x, mask)

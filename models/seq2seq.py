@@ -3,7 +3,8 @@
 In Sutskever, Vinyals and Le (2014), stacked LSTMs read the reversed source, and the
 decoder starts from the encoder's last states. In Cho et al. (2014), the encoder and the
 decoder are GRUs, and a summary c = tanh(V h) enters the decoder's first state, every
-step and a maxout readout. The field `feed` selects how the vector enters the decoder.
+step and a maxout readout. The fields `first_state` and `fed_steps` select how the
+vector enters the decoder.
 
 Differs from the papers: optional dropout; biases start at 0; the two pieces of a maxout
 unit are half a layer apart instead of adjacent. Encoder and decoder use the GRU of
@@ -25,8 +26,6 @@ from models.cells import CELLS
 from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, StackMatrices, uniform_init
-
-FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -56,10 +55,10 @@ class Seq2Seq(EncoderDecoder):
         reverse_source: whether the encoder reverses the source tokens.
         summary: the fixed vector: "state", the last carries of all encoder layers, or
             "tanh", tanh(V h) of the last output (Cho et al.).
-        feed: uses of the summary in the decoder, one or more of "every_step" (added to
-            the gates of every step), "first_step" (added to the gates of the first
-            step), "initial_state" (the first state) and "feed_forward" (mapped to the
-            first state by a tanh layer).
+        first_state: the decoder's first state, "vector", a "layer" tanh(W c) of it
+            (Cho et al.), or "zero".
+        fed_steps: steps whose gates the vector is added to, "none", the "first", or
+            "all" (Cho et al.).
         maxout: l, number of maxout units of the readout from state, previous token and
             summary; 0 for logits from the state alone.
 
@@ -76,7 +75,8 @@ class Seq2Seq(EncoderDecoder):
     layers: Annotated[int, LAYERS] = 4
     reverse_source: bool = True
     summary: Literal["state", "tanh"] = "state"
-    feed: tuple[str, ...] = ("initial_state",)
+    first_state: Literal["vector", "layer", "zero"] = "vector"
+    fed_steps: Literal["none", "first", "all"] = "none"
     maxout: Annotated[int, COUNT] = 0
 
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
@@ -96,9 +96,9 @@ class Seq2Seq(EncoderDecoder):
         )
         if self.summary == "tanh":
             self.summarise = Dense(n, kernel_init=inits.kernel)
-        if "feed_forward" in self.feed:
+        if self.first_state == "layer":
             self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
-        if {"every_step", "first_step"} & set(self.feed):
+        if self.fed_steps != "none":
             self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
         self.stack = Stack(
             cell=self.cell,
@@ -115,27 +115,18 @@ class Seq2Seq(EncoderDecoder):
     @nn.nowrap
     def check(self) -> None:
         """Checks rules between the fields."""
-        feed = set(self.feed)
-        if not feed or feed - set(FEEDS):
-            raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")
-        if {"initial_state", "feed_forward"} <= feed:
-            accepted = "a choice with at most one of initial_state and feed_forward"
-            raise FieldError("feed", self.feed, accepted)
-        if {"every_step", "first_step"} <= feed:
-            accepted = "a choice with at most one of every_step and first_step"
-            raise FieldError("feed", self.feed, accepted)
+        if self.first_state == "zero" and self.fed_steps == "none":
+            accepted = "first or all if first_state is 'zero', or it enters nowhere"
+            raise FieldError("fed_steps", self.fed_steps, accepted)
         if self.summary == "tanh" and self.init_scheme == "paper":
             accepted = (
                 "'standard' if summary is 'tanh': the paper is Sutskever et al., "
                 "with summary 'state'"
             )
             raise FieldError("init_scheme", self.init_scheme, accepted)
-        if self.summary == "tanh" and "initial_state" in feed:
-            accepted = (
-                "a choice with feed_forward instead of initial_state if summary is "
-                "'tanh', which is not a cell's state"
-            )
-            raise FieldError("feed", self.feed, accepted)
+        if self.summary == "tanh" and self.first_state == "vector":
+            accepted = "layer or zero if summary is 'tanh', which is not a cell's state"
+            raise FieldError("first_state", self.first_state, accepted)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Seq2SeqMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""
@@ -146,11 +137,11 @@ class Seq2Seq(EncoderDecoder):
         if self.summary == "tanh":
             vector = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
         gates = None
-        if {"every_step", "first_step"} & set(self.feed):
+        if self.fed_steps != "none":
             gates = self.fed(vector)[:, None]
-        if "feed_forward" in self.feed:
+        if self.first_state == "layer":
             states = jnp.split(nn.tanh(self.bridge(vector)), self.layers, axis=-1)
-        elif "initial_state" not in self.feed:
+        elif self.first_state == "zero":
             states = [jnp.zeros_like(state) for state in states]
         return Seq2SeqMemory(vector, gates, tuple(states))
 
@@ -165,14 +156,14 @@ class Seq2Seq(EncoderDecoder):
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder."""
         gates = x.gates
-        if "every_step" in self.feed:
+        if self.fed_steps == "all":
             gates = gates + shared.gates
-        elif "first_step" in self.feed:
+        elif self.fed_steps == "first":
             gates = gates + jnp.where(carry.time == 0, shared.gates, 0)
         states, output = self.stack.advance(
             w, shared.biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        return DecoderCarry(carry.time + 1, states), Step(output)
+        return carry.after(states), Step(output)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Seq2SeqMemory, *, train: bool

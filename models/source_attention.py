@@ -6,9 +6,9 @@ Axes: as in `models.encoder_decoder`.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import flax
 import jax
 from flax import linen as nn
+from jax.tree_util import Partial
 
 from attention.declaration import Score as ScoreFunction
 from attention.scores import STEPWISE_SCORES
@@ -26,39 +26,32 @@ class SourceMemory(NamedTuple):
     start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
 
 
-@flax.struct.dataclass
-class AttendedSource:
-    """Keys of a source with the parameters of score and alignment; loop-invariant.
+class AttendedSource(NamedTuple):
+    """A source with the parameters of score and alignment, for each step.
 
     Attributes:
         keys: [B, S, F].
-        mask: [B, S] bool, False at padding.
-        score_parameters: parameters of the score function, by name.
-        align_parameters: parameters of the alignment, by name.
-        soft: bool scalar; see `models.attention.Alignment.align`.
-        score_function: a key of `STEPWISE_SCORES`.
-        alignment: settings of the alignment.
+        mask: [B, 1, S] bool, False at padding.
+        compare: the comparison of a score, with its parameters.
+        weigh: an `Alignment.align`, with its parameters.
     """
 
     keys: jax.Array
     mask: jax.Array
-    score_parameters: dict[str, jax.Array]
-    align_parameters: dict[str, jax.Array]
-    soft: jax.Array | None
-    score_function: str = flax.struct.field(pytree_node=False)
-    alignment: Alignment = flax.struct.field(pytree_node=False)
+    compare: Partial
+    weigh: Partial
 
-    def score(self, query: jax.Array, previous: jax.Array | None) -> jax.Array:
-        """Returns scores [B, R, S] of queries [B, R, D] and `carried`."""
-        score, parameters = STEPWISE_SCORES[self.score_function], self.score_parameters
-        if score.stepwise:
-            parameters = parameters | {"previous": previous}
-        return score.compare(query, self.keys, **parameters)
+    def score(self, query: jax.Array, previous: jax.Array | None = None) -> jax.Array:
+        """Computes scores [B, R, S] of queries [B, R, D].
 
-    def carried(self, aligned: AlignmentOutput) -> jax.Array | None:
-        """Returns the weights for the score of the next step, None if it has no use."""
-        stepwise = STEPWISE_SCORES[self.score_function].stepwise
-        return aligned.weights if stepwise else None
+        Args:
+            query: [B, R, D].
+            previous: [B, R, S], the previous step's weights, for a location-aware
+                score; None for other scores.
+        """
+        if previous is None:
+            return self.compare(query, self.keys)
+        return self.compare(query, self.keys, previous=previous)
 
     def align(
         self,
@@ -78,15 +71,7 @@ class AttendedSource:
         Returns:
             Weights [B, R, S] and the alignment's other results [B, R].
         """
-        return self.alignment.align(
-            self.align_parameters,
-            scores,
-            query=query,
-            time=time,
-            mask=self.mask[:, None],
-            rng=rng,
-            soft=self.soft,
-        )
+        return self.weigh(scores, query=query, time=time, mask=self.mask, rng=rng)
 
 
 class SourceAndBiases(NamedTuple):
@@ -120,13 +105,13 @@ class SourceAttention(nn.Module):
     keys: str = "source"
 
     def setup(self):
-        if self.score.same_width:
+        if self.function.same_width:
             self.narrow = Dense(
                 self.width, kernel_init=self.kernel_init, use_bias=False
             )
 
     @property
-    def score(self) -> ScoreFunction:
+    def function(self) -> ScoreFunction:
         """The score function."""
         return STEPWISE_SCORES[self.scores.function]
 
@@ -139,10 +124,10 @@ class SourceAttention(nn.Module):
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
-        if self.score.same_width and annotations.shape[-1] != self.width:
+        if self.function.same_width and annotations.shape[-1] != self.width:
             annotations = self.narrow(annotations)
         parameters = self.scores.parameters(self.width, annotations.shape[-1])
-        return self.score.project(annotations, **parameters)
+        return self.function.project(annotations, **parameters)
 
     def source(
         self, memory: SourceMemory, soft: jax.Array | None = None
@@ -151,18 +136,18 @@ class SourceAttention(nn.Module):
 
         Args:
             memory: an encoded source with keys from `project`.
-            soft: see `AttendedSource`.
+            soft: bool scalar; see `models.attention.Alignment.align`.
         """
         width = memory.annotations.shape[-1]
-        width = self.width if self.score.same_width else width
+        width = self.width if self.function.same_width else width
+        of_score = self.scores.parameters(self.width, width)
+        of_alignment = self.align.parameters(self.width)
+        align = self.align.clone(parent=None).align  # a pure function
         return AttendedSource(
             keys=memory.keys,
-            mask=memory.mask,
-            score_parameters=self.scores.parameters(self.width, width),
-            align_parameters=self.align.parameters(self.width),
-            soft=soft,
-            score_function=self.scores.function,
-            alignment=self.align.clone(parent=None),
+            mask=memory.mask[:, None],
+            compare=Partial(self.function.compare, **of_score),
+            weigh=Partial(align, of_alignment, soft=soft),
         )
 
     def record(self, aligned: AlignmentOutput) -> None:

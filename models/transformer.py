@@ -27,7 +27,7 @@ from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE, Choice
 from models.layers import BOS, EOS, PAD, Dense, LayerNorm, check_fields, logits
-from models.multi_head import Cache, MultiHeadAttention
+from models.multi_head import Cache, CrossAttention, ProjectedMemory, SelfAttention
 from models.sharding import TRANSFORMER
 
 _SCORE = Choice(SCORES)
@@ -36,24 +36,15 @@ _SCORE = Choice(SCORES)
 class TransformerMemory(NamedTuple):
     """An encoded source, projected once for all decoder layers."""
 
-    keys: tuple[jax.Array, ...]  # [B, H, S, D] per layer
-    values: tuple[jax.Array, ...]  # [B, H, S, D] per layer
+    layers: tuple[ProjectedMemory, ...]  # [B, H, S, D] each
     mask: jax.Array  # [B, S] bool, False at padding
-
-
-class LayerMemory(NamedTuple):
-    """An encoded source, projected for one decoder layer."""
-
-    key: jax.Array  # [B, H, S, D]
-    value: jax.Array  # [B, H, S, D]
-    mask: jax.Array  # bool, broadcasts to [B, H, T, S]
 
 
 class TransformerCarry(NamedTuple):
     """State of step-by-step decoding."""
 
     time: jax.Array  # int scalar, from 0
-    path: jax.Array  # [B, R, L] int; see `MultiHeadAttention.step`
+    path: jax.Array  # [B, R, L] int; see `SelfAttention.step`
     caches: tuple[Cache, ...]  # per layer
 
     def take(self, parents: jax.Array) -> "TransformerCarry":
@@ -108,7 +99,7 @@ class EncoderLayer(nn.Module):
         rate: dropout rate.
     """
 
-    self_attention: MultiHeadAttention
+    self_attention: SelfAttention
     feed_forward: FeedForward
     norm: str
     rate: float
@@ -133,8 +124,8 @@ class DecoderLayer(nn.Module):
         norm, rate: see `EncoderLayer`.
     """
 
-    self_attention: MultiHeadAttention
-    cross_attention: MultiHeadAttention
+    self_attention: SelfAttention
+    cross_attention: CrossAttention
     feed_forward: FeedForward
     norm: str
     rate: float
@@ -143,13 +134,27 @@ class DecoderLayer(nn.Module):
         self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
 
     def __call__(
-        self, x: jax.Array, causal: jax.Array, source: LayerMemory, *, train: bool
+        self,
+        x: jax.Array,
+        causal: jax.Array,
+        source: ProjectedMemory,
+        mask: jax.Array,
+        *,
+        train: bool,
     ) -> jax.Array:
-        """Maps [B, T, C] to [B, T, C]; mask `causal` broadcasts to [B, H, T, T]."""
+        """Maps [B, T, C] to [B, T, C].
+
+        Args:
+            x: [B, T, C].
+            causal: mask of self-attention, bool, broadcasts to [B, H, T, T].
+            source: from `CrossAttention.project_memory`.
+            mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
+            train: whether dropout is on.
+        """
         first = self.residuals[0]
         y = self.self_attention(first.pre(x), causal)
         x = first.post(x, y, train=train)
-        return self._read(x, source, jnp.arange(x.shape[1]), train=train).context
+        return self._read(x, source, mask, jnp.arange(x.shape[1]), train=train).context
 
     def step(
         self,
@@ -157,11 +162,12 @@ class DecoderLayer(nn.Module):
         cache: Cache,
         time: jax.Array,
         path: jax.Array,
-        source: LayerMemory,
+        source: ProjectedMemory,
+        mask: jax.Array,
     ) -> tuple[Attention, Cache]:
         """Computes one decoding step [B, R, C] of R hypotheses per source.
 
-        For `cache`, `time` and `path` see `MultiHeadAttention.step`.
+        For `source` and `mask` see `__call__`, for the others `SelfAttention.step`.
 
         Returns:
             Attention(output [B, R, C], cross-attention weights [B, H, R, S]), and the
@@ -172,14 +178,20 @@ class DecoderLayer(nn.Module):
             first.pre(x), cache=cache, time=time, path=path
         )
         x = first.post(x, y, train=False)
-        return self._read(x, source, time, train=False), cache
+        return self._read(x, source, mask, time, train=False), cache
 
     def _read(
-        self, x: jax.Array, source: LayerMemory, time: jax.Array, *, train: bool
+        self,
+        x: jax.Array,
+        source: ProjectedMemory,
+        mask: jax.Array,
+        time: jax.Array,
+        *,
+        train: bool,
     ) -> Attention:
         """Applies cross-attention and feed-forward to [B, T, C]."""
         _, second, third = self.residuals
-        y, weights = self.cross_attention.read(second.pre(x), *source, time=time)
+        y, weights = self.cross_attention.read(second.pre(x), source, mask, time)
         x = second.post(x, y, train=train)
         y = self.feed_forward(third.pre(x))
         return Attention(third.post(x, y, train=train), weights)
@@ -259,17 +271,21 @@ class Transformer(nn.Module):
     def setup(self):
         check_fields(self)
         init, dtype = nn.initializers.normal(self.d_model**-0.5), jnp.dtype(self.dtype)
-        names = ("embedding",)  # of source, target and output
-        if not self.share_embeddings:
-            names = ("source_embedding", "target_embedding", "output_embedding")
-        shape = (self.vocab_size, self.d_model)
-        tables = [self.param(name, init, shape) for name in names]
-        self.tables = tables * 3 if self.share_embeddings else tables
+
+        def table(name: str, rows: int) -> jax.Array:
+            return self.param(name, init, (rows, self.d_model))
+
+        if self.share_embeddings:
+            shared = table("embedding", self.vocab_size)
+            self.source_table = self.target_table = self.output_table = shared
+        else:
+            self.source_table = table("source_embedding", self.vocab_size)
+            self.target_table = table("target_embedding", self.vocab_size)
+            self.output_table = table("output_embedding", self.vocab_size)
+        self.source_places = self.target_places = None
         if self.positions == "learned":
-            self.position_tables = [
-                self.param(f"{side}_positions", init, (self.max_length, self.d_model))
-                for side in ("source", "target")
-            ]
+            self.source_places = table("source_positions", self.max_length)
+            self.target_places = table("target_positions", self.max_length)
         self.embedding_dropout = nn.Dropout(self.dropout)
 
         self.encoder = [
@@ -297,9 +313,9 @@ class Transformer(nn.Module):
 
     def _self_attention(
         self, kind: str, score: str, tokens: str, layer: int
-    ) -> MultiHeadAttention:
+    ) -> SelfAttention:
         """Creates the self-attention of a layer; for use in `setup`."""
-        return MultiHeadAttention(
+        return SelfAttention(
             features=self.d_model,
             heads=self.heads,
             score=score,
@@ -314,9 +330,9 @@ class Transformer(nn.Module):
             keys=tokens,
         )
 
-    def _cross_attention(self, layer: int) -> MultiHeadAttention:
+    def _cross_attention(self, layer: int) -> CrossAttention:
         """Creates the cross-attention of a layer; for use in `setup`."""
-        return MultiHeadAttention(
+        return CrossAttention(
             features=self.d_model,
             heads=self.heads,
             score=self.cross_score,
@@ -347,30 +363,30 @@ class Transformer(nn.Module):
         memory = self.encode(source, train=train)
         sentence, position = _segments(target)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
-        x = self._embed(jnp.where(position == 0, BOS, previous), position, side=1)
+        previous = jnp.where(position == 0, BOS, previous)
+        x = self._embed(previous, self.target_table)
+        x = self._add_positions(x, position, self.target_places)
         x = self.embedding_dropout(x, deterministic=not train)
         causal = causal_mask(target.shape[1], target.shape[1])
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
         mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
-        for layer, key, value in zip(
-            self.decoder, memory.keys, memory.values, strict=True
-        ):
-            x = layer(x, causal, LayerMemory(key, value, mask), train=train)
+        for layer, projected in zip(self.decoder, memory.layers, strict=True):
+            x = layer(x, causal, projected, mask, train=train)
         return self._logits(x)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> TransformerMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0."""
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
-        x = self._embed(source, position, side=0)
+        x = self._embed(source, self.source_table)
+        x = self._add_positions(x, position, self.source_places)
         x = self.embedding_dropout(x, deterministic=not train)
         for layer in self.encoder:
             x = layer(x, mask, train=train)
         if self.norm == "pre":
             x = self.encoder_norm(x)
-        projected = [layer.cross_attention.project_memory(x) for layer in self.decoder]
-        keys, values = zip(*projected, strict=True)
-        return TransformerMemory(keys, values, source != PAD)
+        layers = (layer.cross_attention.project_memory(x) for layer in self.decoder)
+        return TransformerMemory(tuple(layers), source != PAD)
 
     def start(
         self, memory: TransformerMemory, rows: int, length: int
@@ -401,41 +417,50 @@ class Transformer(nn.Module):
             last layer: context [B, R, C] and the mean weights of its heads [B, R, S].
         """
         path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
-        x = self._embed(token, carry.time, side=1)
+        x = self._embed(token, self.target_table)
+        x = self._add_positions(x, carry.time, self.target_places)
         mask = padding_mask(memory.mask)[:, None]
         caches, attention = [], None
-        for i, layer in enumerate(self.decoder):
-            source = LayerMemory(memory.keys[i], memory.values[i], mask)
+        for layer, cache, source in zip(
+            self.decoder, carry.caches, memory.layers, strict=True
+        ):
             attention, cache = layer.step(
-                x, carry.caches[i], time=carry.time, path=path, source=source
+                x, cache, time=carry.time, path=path, source=source, mask=mask
             )
             x = attention.context
             caches.append(cache)
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), Attention(x, attention.weights.mean(1))
 
-    def _embed(self, ids: jax.Array, position: jax.Array, *, side: int) -> jax.Array:
-        """Embeds ids [B, T] and adds absolute positions: [B, T, C] float32.
+    def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
+        """Embeds ids [B, T], times sqrt(C): [B, T, C] float32."""
+        return table[ids] * self.d_model**0.5
 
-        `position` is an array [B, T] below T, or a traced scalar, the position of all
-        tokens; `side` is 0 for the source and 1 for the target.
+    def _add_positions(
+        self, x: jax.Array, position: jax.Array, table: jax.Array | None
+    ) -> jax.Array:
+        """Adds absolute positions to embeddings [B, T, C].
+
+        Args:
+            x: [B, T, C].
+            position: of each token, [B, T], below T; or a traced scalar, that of all
+                tokens.
+            table: learned positions, if the model has them.
         """
-        x = self.tables[side][ids] * self.d_model**0.5
-        length, first = (ids.shape[1], 0) if position.ndim else (1, position)
+        length, first = (x.shape[1], 0) if position.ndim else (1, position)
         if self.positions == "sinusoidal":
-            table = sinusoids(length, self.d_model, first)
+            encoding = sinusoids(length, self.d_model, first)
         elif self.positions == "learned":
-            length = min(length, self.max_length)
-            table = learned_positions(self.position_tables[side], length, first)
+            encoding = learned_positions(table, min(length, self.max_length), first)
         else:
             return x
-        return x + (table[position] if position.ndim else table)
+        return x + (encoding[position] if position.ndim else encoding)
 
     def _logits(self, x: jax.Array) -> jax.Array:
         if self.norm == "pre":
             x = self.decoder_norm(x)
         dtype = jnp.dtype(self.dtype)
-        return logits(x.astype(dtype), self.tables[2].astype(dtype))
+        return logits(x.astype(dtype), self.output_table.astype(dtype))
 
 
 def _segments(ids: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -17,7 +17,7 @@ from attention.positions import sinusoids
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE
 from models.layers import PAD, LayerNorm, check_fields, logits
-from models.multi_head import MultiHeadAttention
+from models.multi_head import SelfAttention
 from models.transformer import EncoderLayer, FeedForward
 
 
@@ -65,7 +65,7 @@ class TransformerLanguageModel(nn.Module):
         self.output = self.param("output", init, shape)
         self.stack = [
             EncoderLayer(
-                MultiHeadAttention(
+                SelfAttention(
                     features=self.d_model,
                     heads=self.heads,
                     max_distance=(

@@ -48,7 +48,8 @@ SUTSKEVER = COMMON | dict(
     layers=2,
     reverse_source=True,
     summary="state",
-    feed=("initial_state",),
+    first_state="vector",
+    fed_steps="none",
     maxout=0,
 )
 TRANSFORMER = dict(
@@ -78,7 +79,8 @@ CHO = SUTSKEVER | dict(
     layers=1,
     reverse_source=False,
     summary="tanh",
-    feed=("every_step", "feed_forward"),
+    first_state="layer",
+    fed_steps="all",
     maxout=UNITS,
 )
 VINYALS = dict(

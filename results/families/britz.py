@@ -64,7 +64,7 @@ _TRAININGS = "\n".join(
 _TRAININGS += f"""
 britz_none_state seq2seq_nmt:britz
     | no attention, vector as first state | 9.98 | {_SEEDS}
-britz_none_input seq2seq_nmt:britz model.feed=('every_step',)
+britz_none_input seq2seq_nmt:britz model.first_state=zero model.fed_steps=all
     | no attention, vector in every step | 11.57 | {_SEEDS}
 """
 _CLAIMS = """

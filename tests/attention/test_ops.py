@@ -8,6 +8,7 @@ import pytest
 import attention.fast.relative
 import attention.relative
 import attention.scores
+from attention.fast.bags import weighted_bag
 from attention.fast.categorical import categorical
 from attention.fast.convolution import depthwise, double, halve, widen
 from attention.fast.linear import linear, merge_heads, split_heads
@@ -31,6 +32,18 @@ def assert_equal(fast, plain, *arguments):
     results = value(fast), value(plain)
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [T, 70])  # a loop, and its terms
+def test_a_weighted_bag_is_a_sum_of_embeddings(x64, draw, count):
+    ids = jax.random.randint(jax.random.key(0), (B, H, count), 0, V)
+    assert_equal(
+        lambda *x: weighted_bag(ids, *x),
+        lambda table, words, units: ((words @ units) * table[ids]).sum(-2),
+        draw(V, D),
+        draw(B, H, count, 2),
+        draw(2, D),
+    )
 
 
 @pytest.mark.parametrize("shape", [(D, A), (A, D)])

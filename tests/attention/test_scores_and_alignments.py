@@ -60,7 +60,7 @@ def decoder_step(model):
 def cross_attention(model):
     """Context of a decoder layer that attends to source embeddings."""
     attention = model.decoder[0].cross_attention
-    query, memory = model.tables[1][TARGETS], model.tables[0][SOURCES]
+    query, memory = model.target_table[TARGETS], model.source_table[SOURCES]
     mask = padding_mask(SOURCES != 0)[:, None]
     key, value = attention.project_memory(memory)
     return attention.read(

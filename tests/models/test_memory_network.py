@@ -10,7 +10,7 @@ from translators import descend
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
-from models.memory_network import ALIGNMENTS, MemoryNetwork, position_weights
+from models.memory_network import ALIGNMENTS, MemoryNetwork, position_encoding
 
 B, N, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2
 LENGTHS = [7, 5, 1]  # statements of each story
@@ -122,7 +122,7 @@ def test_equals_a_loop(batch, empty_slots, encoding, tying, linear):
 
 
 @pytest.mark.parametrize("maximum", [5, 7])
-def test_position_weights_can_be_those_of_the_authors_code(maximum, batch):
+def test_the_position_encoding_can_be_that_of_the_authors_code(maximum, batch):
     def weight(j, k):
         return 1 + 4 * (k - (D + 1) / 2) * (j - (maximum + 1) / 2) / (D * maximum)
 
@@ -149,9 +149,11 @@ def test_position_weights_can_be_those_of_the_authors_code(maximum, batch):
 
 def test_a_sentence_longer_than_the_fixed_length_has_its_own():
     lengths = np.array([J, 2])
-    fixed, plain = (position_weights(lengths, J, max_length=n) for n in (3, J))
-    np.testing.assert_allclose(fixed[0][0], plain[0][0])
-    assert not np.allclose(fixed[0][1, :2], plain[0][1, :2])
+    (fixed, _), (plain, _) = (
+        position_encoding(lengths, J, D, max_length=n) for n in (3, J)
+    )
+    np.testing.assert_allclose(fixed[0], plain[0])
+    assert not np.allclose(fixed[1, :2], plain[1, :2])
 
 
 def test_adjacent_tying_shares_arrays(batch):
@@ -329,16 +331,17 @@ def test_the_program_of_a_long_sentence_is_no_longer(batch, field):
     assert equations(101) == equations(10_007) < 3 * equations(J)
 
 
-def test_position_weights_are_those_of_the_paper():
+def test_the_position_encoding_is_that_of_the_paper():
     lengths = np.array([5, 3, 0])
-    first, second = position_weights(lengths, J)
+    words, units = position_encoding(lengths, J, D)
+    weights = words @ units
     for row, length in enumerate(lengths):
         for j in range(1, J + 1):
             for k in range(1, D + 1):
                 expected = 0.0
                 if j <= length:
                     expected = (1 - j / length) - (k / D) * (1 - 2 * j / length)
-                actual = first[row, j - 1] - k / D * second[row, j - 1]
+                actual = weights[row, j - 1, k - 1]
                 assert actual == pytest.approx(expected, abs=1e-6)
 
 

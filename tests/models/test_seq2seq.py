@@ -21,7 +21,7 @@ from translators import (
 
 from configs import seq2seq_nmt
 from models.recurrent import reverse_tokens
-from models.seq2seq import FEEDS, Seq2Seq
+from models.seq2seq import Seq2Seq
 
 PAPERS = pytest.mark.parametrize("paper", [SUTSKEVER, CHO], ids=["sutskever", "cho"])
 
@@ -30,9 +30,13 @@ def build(*changes):
     return translator(Seq2Seq, *changes)
 
 
-@pytest.mark.parametrize("feed", FEEDS)
-def test_a_source_can_be_fed_in_four_ways(feed):
-    model, variables, batch = build(SUTSKEVER, dict(layers=1, feed=(feed,)))
+@pytest.mark.parametrize(
+    ("first_state", "fed_steps"),
+    [("vector", "none"), ("layer", "none"), ("zero", "first"), ("zero", "all")],
+)
+def test_a_source_enters_the_decoder_in_four_ways(first_state, fed_steps):
+    fields = dict(layers=1, first_state=first_state, fed_steps=fed_steps)
+    model, variables, batch = build(SUTSKEVER, fields)
     check_steps_equal_the_full_pass(model, variables, batch, hypotheses=3)
     logits = forward(model, variables, batch)
     assert logits.shape == (BATCH, TARGET, VOCAB)
@@ -77,9 +81,10 @@ def test_swapped_memories_give_the_logits_of_swapped_sources(paper):
         token = batch["target"][:, t : t + 1]
 
 
-@pytest.mark.parametrize("feed", ["first_step", "every_step"])
-def test_the_vector_enters_the_gates_of_the_first_step_or_of_every_step(feed):
-    model, variables, batch = build(SUTSKEVER, dict(layers=1, feed=(feed,)))
+@pytest.mark.parametrize("fed_steps", ["first", "all"])
+def test_the_vector_enters_the_gates_of_the_first_step_or_of_all_steps(fed_steps):
+    fields = dict(layers=1, first_state="zero", fed_steps=fed_steps)
+    model, variables, batch = build(SUTSKEVER, fields)
     memory = encode(model, variables, batch["source"])
     assert not any(np.any(x) for x in memory.start)
     without_vector = memory._replace(gates=jnp.zeros_like(memory.gates))
@@ -90,7 +95,7 @@ def test_the_vector_enters_the_gates_of_the_first_step_or_of_every_step(feed):
         carry, logits, _ = step(model, variables, **inputs, memory=memory)
         _, changed, _ = step(model, variables, **inputs, memory=without_vector)
         depends = np.abs(changed - logits).max() > 1e-3
-        assert depends == (t == 0 or feed == "every_step")
+        assert depends == (t == 0 or fed_steps == "all")
 
 
 def test_reversal_applies_to_the_source_and_not_to_the_target():

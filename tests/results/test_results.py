@@ -1206,7 +1206,7 @@ def test_the_commands_of_a_run_carry_what_differs():
 
 @pytest.mark.parametrize(
     "override",
-    ["model.feed=('every_step',)", "data.files.train=my files/*.txt", "model.x=$HOME"],
+    ["model.channels=(8, 16)", "data.files.train=my files/*.txt", "model.x=$HOME"],
 )
 def test_the_commands_of_a_run_are_quoted_for_a_shell(override):
     run = Run(name="x", config="seq2seq_nmt:smoke", overrides=(override,))

@@ -334,7 +334,7 @@ def test_rows_of_the_reversal_toy_are_one_piece_per_letter_and_eos(config, tmp_p
         (luong_nmt, "model__alignment", "local", "config.model.alignment is 'local'"),
         (luong_nmt, "model__window", 0, "config.model.window is 0: must be at least"),
         (luong_nmt, "model__cell", "ltsm", "config.model.cell is 'ltsm': must be one"),
-        (seq2seq_nmt, "model__feed", ("once",), "config.model.feed is .'once',.: must"),
+        (seq2seq_nmt, "model__fed_steps", "once", "config.model.fed_steps is 'once'"),
         (bahdanau_nmt, "model__readout_state", "old", "must be one of previous, new"),
         (bahdanau_nmt, "model__maxout", 0, "config.model.maxout is 0: must be at"),
     ],
