@@ -60,12 +60,10 @@ def decoder_step(model):
 def cross_attention(model):
     """Context of a decoder layer that attends to source embeddings."""
     attention = model.decoder[0].cross_attention
-    query, memory = model.target_table[TARGETS], model.source_table[SOURCES]
+    query, annotations = model.target_table[TARGETS], model.source_table[SOURCES]
+    memory = attention.project_memory(annotations)
     mask = padding_mask(SOURCES != 0)[:, None]
-    key, value = attention.project_memory(memory)
-    return attention.read(
-        query, key=key, value=value, mask=mask, time=jnp.asarray(TIME)
-    ).context
+    return attention.read(query, memory, mask, jnp.asarray(TIME)).context
 
 
 def bahdanau(score, alignment):

@@ -123,7 +123,7 @@ def test_the_encoder_without_positions_is_permutation_equivariant(positions):
     order = np.random.default_rng(1).permutation(SOURCE)
 
     def keys(source):
-        return encode(model, variables, source).keys[0]
+        return encode(model, variables, source).layers[0].key
 
     source = batch["source"][:1]
     np.testing.assert_allclose(
