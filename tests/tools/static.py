@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SKIPPED = {".venv", ".bench-venv", "runs", "build", "oracle"}
+SKIPPED = {".venv", ".bench-venv", "runs", "build"}
 ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
 
 # Folders and modules of this project that each folder may import.
