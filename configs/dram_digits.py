@@ -3,9 +3,9 @@
     python train.py --config=configs/dram_digits.py --workdir=runs/dram_digits
 
 Two digits of MNIST on a canvas of 100 pixels are named from left to right, followed by
-a stop, after three glimpses each. There is no result of a whole training yet: in 500
-steps at canvases of 60 pixels, the answers are at chance. The paper has 5 % of wrong
-pairs, without their order, from 60,000 digits.
+a stop symbol, after three glimpses each. No run has been completed yet: after 500 steps
+on canvases of 60 pixels, accuracy is at chance. The paper reports 5 % wrong pairs,
+ignoring their order, trained on 60,000 digits.
 
 Variants:
 
