@@ -22,6 +22,32 @@ _TITLES = {
 }
 
 
+class Places(NamedTuple):
+    """Places of the keys of an attention map, on an image or in the plane.
+
+    Attributes:
+        boxes: [K, 4], top, left, bottom and right in shares of the image, from 0 to
+            1; a point has no extent, and a key without a place is NaN.
+        image: [I, J, 3] uint8; None for points in the plane.
+        chosen: [Q] key that the answer takes at each step; None without such an order.
+        queries: [Q, 4] boxes of the queries, too; None for queries without places.
+        polygon: number of chosen keys that make a polygon; 0 for a single path.
+    """
+
+    boxes: np.ndarray
+    image: np.ndarray | None = None
+    chosen: np.ndarray | None = None
+    queries: np.ndarray | None = None
+    polygon: int = 0
+
+
+def grid(rows: int, columns: int) -> np.ndarray:
+    """Returns the boxes [rows * columns, 4] of a grid, row by row; see `Places`."""
+    i, j = np.indices((rows, columns)).reshape(2, -1)
+    edges = [i / rows, j / columns, (i + 1) / rows, (j + 1) / columns]
+    return np.stack(edges, -1)
+
+
 class AttentionMap(NamedTuple):
     """Attention weights of a prediction, with the labels of their axes.
 
@@ -35,6 +61,7 @@ class AttentionMap(NamedTuple):
         titles: titles of the queries' and of the keys' axis.
         uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
         note: explanation of the labels.
+        places: where the keys lie; None for keys without places.
     """
 
     name: str
@@ -46,6 +73,7 @@ class AttentionMap(NamedTuple):
     titles: tuple[str, str] = ("query", "key")
     uniform: float | None = None
     note: str = ""
+    places: Places | None = None
 
 
 def attention_map(

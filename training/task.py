@@ -250,13 +250,17 @@ class Task(abc.ABC):
         """Returns the cells of an example, with its number from 1."""
         raise NotImplementedError
 
-    def drawn(self, split: str) -> Mapping[str, Any]:
-        """Returns the examples whose attention is drawn, by the name of the figure.
+    def picked(self, split: str, count: int) -> Mapping[str, Any]:
+        """Returns at most `count` examples to look at, by name.
 
-        By default the first three of a split.
+        By default the first of a split.
         """
-        examples = next(iter(self.examples(split, full=False).values()))[:3]
+        examples = next(iter(self.examples(split, full=False).values()))[:count]
         return {f"{self.figure_name}_{i}": x for i, x in enumerate(examples, 1)}
+
+    def drawn(self, split: str) -> Mapping[str, Any]:
+        """Returns the examples whose attention is drawn, by the name of the figure."""
+        return self.picked(split, 3)
 
     def parse(self, line: str, options: Any) -> Any:
         """Returns the example of an input line.

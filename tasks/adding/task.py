@@ -39,7 +39,6 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _LENGTH = Range(adding.MIN_LENGTH, 10**6, whole=True)
 _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
-_FIGURES = 3  # sequences whose weights are drawn
 
 
 class AddingData(Fields):
@@ -163,11 +162,12 @@ class Adding(Task):
         estimates, _ = evaluation.answers[group].arrays
         return estimates - evaluation.examples[group].arrays["target"]
 
-    def drawn(self, split: str) -> dict[str, endless.Batch]:
-        """Returns three sequences, of different lengths in the variable protocol."""
+    def picked(self, split: str, count: int) -> dict[str, endless.Batch]:
+        """Returns sequences, of different lengths in the variable protocol."""
         examples = self.examples(split, full=False)[split]
-        step = len(examples) // _FIGURES
-        return {f"attention_{i + 1}": examples[i * step] for i in range(_FIGURES)}
+        step = max(len(examples) // count, 1)
+        numbers = range(0, len(examples), step)[:count]
+        return {f"attention_{i}": examples[n] for i, n in enumerate(numbers, 1)}
 
     def parse(self, line: str, options: NoOptions) -> endless.Batch:
         """Returns a sequence; one of the fixed protocol is padded as in training."""

@@ -174,15 +174,19 @@ class Algorithmic(Task):
                 scores |= {f"bits_{name}": bits, f"wrong_{name}": wrong}
         return scores
 
-    def drawn(self, split: str) -> dict[str, Batch]:
+    def picked(self, split: str, count: int) -> dict[str, Batch]:
         """Returns a sequence of each size."""
         kind = self.config.data.kind
         return {
             f"{kind}_{algorithmic.size_name(size)}": Stacked(
                 _held_out(kind, split, size, 1)
             )[0]
-            for size in self.sizes
+            for size in self.sizes[:count]
         }
+
+    def drawn(self, split: str) -> dict[str, Batch]:
+        """Returns a sequence of each size."""
+        return self.picked(split, len(self.sizes))
 
     def parse(self, line: str, options: NoOptions) -> Batch:
         """Returns a sequence in the text format of `tasks.algorithmic.data`."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import linen as nn
 
-from figures.attention import AttentionMap
+from figures.attention import AttentionMap, Places, grid
 from figures.strips import Strip
 from generation.search import Generator, Hypothesis, Search, array_batches
 from tasks.captioning.captions import Captioned, plain
@@ -73,7 +73,11 @@ class CaptionSearch:
             side = math.isqrt(weights.shape[-1])
             maps = weights.reshape(len(words), side, side)
             labels = _positions(side)
-            attention = (AttentionMap("cross", weights[None], words, labels),)
+            places = None
+            if example.image.ndim == 3 and example.image.dtype == np.uint8:
+                places = Places(grid(side, side), example.image)
+            cross = AttentionMap("cross", weights[None], words, labels, places=places)
+            attention = (cross,)
         strip = Strip(words, maps, word_boxes(example, words))
         text, details = " ".join(words), Details(example, strip)
         return Prediction(text, hypothesis.score, attention, details=details)

@@ -259,10 +259,14 @@ class Captioning(Task):
         references = " | ".join(map(captions.plain, example.captions))
         return getattr(example, "path", number), answer.text, references
 
+    def picked(self, split: str, count: int) -> dict[str, Captioned]:
+        """Returns the first images of a split."""
+        examples = enumerate(self.data.splits.examples(split)[:count], 1)
+        return {f"captions_{number}": example for number, example in examples}
+
     def drawn(self, split: str) -> dict[str, Captioned]:
         """Returns the first four images of a split."""
-        examples = enumerate(self.data.splits.examples(split)[:_FIGURES], 1)
-        return {f"captions_{number}": example for number, example in examples}
+        return self.picked(split, _FIGURES)
 
     def check_options(self, options: NBestOptions) -> None:
         """Checks the options of the search; see `Task`."""

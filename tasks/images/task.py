@@ -20,6 +20,7 @@ Axes: B images; I, J rows and columns; Y classes.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,6 +32,8 @@ from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, Choice, Range
+from base.records import AttentionRecord
+from figures.attention import AttentionMap, Places, grid
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
 from generation.options import SeedOptions
@@ -283,6 +286,15 @@ class Adversarial(Task):
         features, classes = (x.astype(np.float64) for x in parts)
         return features, classes
 
+    def picked(self, split: str, count: int) -> dict[str, Noise]:
+        """Returns a grid of images of each class."""
+        seed = EVALUATION_SPLITS.index(split)
+        labels = np.ones(_PER_CLASS**2, np.int32)
+        return {
+            name: Noise(number * labels, seed, name)
+            for number, name in enumerate(self.classes[:count])
+        }
+
     def drawn(self, split: str) -> dict[str, Any]:
         """Returns nothing: `figures` draws images of each class."""
         return {}
@@ -323,7 +335,8 @@ class Adversarial(Task):
         """Returns the images of a class."""
         images, attended = answer
         grid = images.reshape(_PER_CLASS, _PER_CLASS, *images.shape[1:])
-        return Prediction("", 0.0, caption=example.name, details=(grid, attended))
+        maps = () if attended is None else _maps(*attended)
+        return Prediction("", 0.0, maps, caption=example.name, details=(grid, attended))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the grid of a prediction, and the attention of an image; see `Task`.
@@ -335,6 +348,30 @@ class Adversarial(Task):
         where = {"margin": self._margin, "folder": path.parent}
         map_attention(*attended, {path.stem: title}, **where)
         return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
+
+
+def _maps(
+    images: np.ndarray, records: Sequence[AttentionRecord]
+) -> tuple[AttentionMap, ...]:
+    """The attention in the feature maps of the first image."""
+    return tuple(_map(images[0], each.layer, each.weights[0]) for each in records)
+
+
+def _map(image: np.ndarray, layer: int, weights: np.ndarray) -> AttentionMap:
+    """The attention [I, J, I', J'] of the places of a feature map to pooled ones."""
+    queries, keys = weights.shape[:2], weights.shape[2:]
+    return AttentionMap(
+        "{} x {} map".format(*queries),
+        np.asarray(weights).reshape(1, math.prod(queries), -1),
+        _labels(*queries),
+        _labels(*keys),
+        layer=layer,
+        places=Places(grid(*keys), image, queries=grid(*queries)),
+    )
+
+
+def _labels(rows: int, columns: int) -> list[str]:
+    return [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(rows, columns)]
 
 
 def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:

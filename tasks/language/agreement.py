@@ -197,9 +197,10 @@ class Agreement(Task):
             scores["controller"] = 100 * max(float(each.mean()) for each in hits)
         return scores
 
-    def drawn(self, split: str) -> dict[str, Prompt]:
-        """Returns three sentences, to be read; see `Task`."""
-        batch, _ = agreement.held_out(self.language, split, self.config.data.size, 3)
+    def picked(self, split: str, count: int) -> dict[str, Prompt]:
+        """Returns sentences, to be read; see `Task`."""
+        size = self.config.data.size
+        batch, _ = agreement.held_out(self.language, split, size, count)
         texts = enumerate(map(self.words.decode, batch["tokens"]), 1)
         return {
             f"{self.language}_{number}": Prompt(text, self.words.encode(text)[:-1])

@@ -45,7 +45,6 @@ from training.state import Batch, LossResult, Metrics, Scores, TrainState
 from training.task import Evaluation, Prediction, Task
 
 _LEGIBLE = range(5, 25)  # tokens of a line in a figure
-_FIGURES = 3
 
 
 class Truncated(Supervised):
@@ -239,12 +238,12 @@ class TextModeling(Task):
             "unknown": 100 * float((ids == UNK).mean()),
         }
 
-    def drawn(self, split: str) -> dict[str, Prompt]:
+    def picked(self, split: str, count: int) -> dict[str, Prompt]:
         """Returns the first lines of legible length, to be read; see `Task`."""
         lines = self.texts.lines(split) if self.model.attends else ()
         every = ((line, self.texts.vocabulary.encode(line)) for line in lines)
         legible = (Prompt(x, ids[:-1]) for x, ids in every if len(ids) in _LEGIBLE)
-        chosen = enumerate(itertools.islice(legible, _FIGURES), 1)
+        chosen = enumerate(itertools.islice(legible, count), 1)
         return {f"line_{number}": prompt for number, prompt in chosen}
 
     def parse(self, line: str, options: LanguageOptions) -> Prompt:

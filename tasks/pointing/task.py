@@ -30,7 +30,7 @@ from base.errors import FieldError, UserError
 from base.fields import Fields
 from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
-from figures.attention import AttentionMap
+from figures.attention import AttentionMap, Places
 from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
@@ -241,10 +241,10 @@ class Pointing(Task):
             scores["beam"] = evaluation.options.search(self.search).beam
         return scores
 
-    def drawn(self, split: str) -> dict[str, Instance]:
-        """Returns three instances of the maximum training size."""
+    def picked(self, split: str, count: int) -> dict[str, Instance]:
+        """Returns instances of the maximum training size."""
         batch = self.held_out(split, self.config.data.max_size)
-        instances = pointing_text.unstack(self.kind, batch)[:3]
+        instances = pointing_text.unstack(self.kind, batch)[:count]
         return {f"{self.kind}_{i}": x for i, x in enumerate(instances, 1)}
 
     def check_options(self, options: PointingOptions) -> None:
@@ -300,5 +300,15 @@ def _prediction(instance: Instance, ids, score, weights) -> Prediction:
         labels, titles = instance.labels(), ("output", "input")
         steps, keys = [*(labels[i] for i in indices), "end"], ["end", *labels]
         weights = weights[None, :, : len(keys)]
-        maps = (AttentionMap("pointer", weights, steps, keys, titles=titles),)
+        places = None
+        if instance.kind != "sorting":
+            x, y = instance.inputs.T
+            points = np.stack([1 - y, x, 1 - y, x], -1)
+            boxes = np.concatenate([np.full((1, 4), np.nan), points])
+            polygon = 3 if instance.kind == "delaunay" else 0
+            chosen = np.append(indices + 1, 0)
+            places = Places(boxes, chosen=chosen, polygon=polygon)
+        maps = (
+            AttentionMap("pointer", weights, steps, keys, titles=titles, places=places),
+        )
     return Prediction(instance.text(indices), score, maps, details=(instance, indices))

@@ -282,15 +282,19 @@ class QuestionAnswering(Task):
             for repeat, error in enumerate(errors[task])
         ]
 
-    def drawn(self, split: str) -> dict[str, Story]:
-        """Returns the first three stories of each task, up to their last question."""
-        stories = {}
+    def picked(self, split: str, count: int) -> dict[str, Story]:
+        """Returns the first stories of each task, up to their last question."""
+        stories, each = {}, max(count // len(self.source.stories), 1)
         for task, splits in self.source.stories.items():
             name = "own_stories" if task == sources.OWN_STORIES else f"task_{task}"
-            for number, lines in enumerate(splits[split][:_FIGURES], 1):
+            for number, lines in enumerate(splits[split][:each], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)
                 stories[f"{name}_{number}"] = Story(task, 1, lines[:last])
         return stories
+
+    def drawn(self, split: str) -> dict[str, Story]:
+        """Returns the first three stories of each task."""
+        return self.picked(split, _FIGURES * len(self.source.stories))
 
     def check_options(self, options: QuestionOptions) -> None:
         """Checks the task and the repeat; see `Task`."""

@@ -31,6 +31,7 @@ from base.errors import FieldError, UserError
 from base.fields import Fields, ordered
 from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
 from base.records import DrawRecord, GlimpseRecord, records_of
+from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
 from tasks.recognition import data as recognition
@@ -224,8 +225,9 @@ class Recognition(Task):
         logits, records = answer
         text = self._text(logits.argmax(-1))
         score = float(jax.nn.log_softmax(logits).max(-1).sum())
+        maps = tuple(_glimpses(record, example["image"]) for record in records)
         details = example["image"], *records
-        return Prediction(text, score, caption=text, details=details)
+        return Prediction(text, score, maps, caption=text, details=details)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws what each glimpse sees, with a frame around its finest patch."""
@@ -246,6 +248,22 @@ class Recognition(Task):
         strip = Strip(words, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
         return caption_strips(np.repeat(image, 3, -1), [strip], title, path)
+
+
+def _glimpses(record: GlimpseRecord, image: np.ndarray) -> AttentionMap:
+    """The glimpses at an image [I, J, 1]: a step has all its weight on one of them."""
+    location, shape = np.asarray(record.location), image.shape[:2]
+    boxes = [patch_box(each, shape, size=record.size) for each in location]
+    steps = [f"glimpse {t + 1}" for t in range(len(boxes))]
+    places = Places(
+        np.asarray(boxes) / np.tile(shape, 2),
+        np.repeat(image, 3, -1),
+        chosen=np.arange(len(boxes)),
+    )
+    weights = np.eye(len(boxes))[None]
+    return AttentionMap(
+        "glimpse", weights, steps, steps, titles=("step", "glimpse"), places=places
+    )
 
 
 def rewards_to_go(correct: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from figures.attention import AttentionMap
+from figures.attention import AttentionMap, Places
 from generation.search import Batch, Generator, Hypothesis, Search
 from tasks.common.text import composed
 from tasks.common.vocabulary import BOS, PAD, UNK
@@ -118,9 +118,21 @@ def _prediction(
     positions = -(-len(example.spectrogram) // frames)
     weights = np.asarray(hypothesis.weights)[: len(text), :positions]
     keys = [f"frame {frames * position}" for position in range(positions)]
+    places = _places(example.spectrogram, positions, frames)
     return Prediction(
         composed(text),
         hypothesis.score,
-        (AttentionMap("cross", weights[None], list(text), keys),),
+        (AttentionMap("cross", weights[None], list(text), keys, places=places),),
         details=Details(example.spectrogram, weights, frames, text),
     )
+
+
+def _places(spectrogram: np.ndarray, positions: int, frames: int) -> Places:
+    """Places of the positions on a spectrogram [T, F], low frequencies below."""
+    low, high = spectrogram.min(), spectrogram.max()
+    grey = 255 * (spectrogram - low) / max(high - low, 1e-6)
+    image = np.repeat(grey.T[::-1, :, None], 3, -1).astype(np.uint8)
+    left = frames * np.arange(positions) / len(spectrogram)
+    right = np.minimum(left + frames / len(spectrogram), 1)
+    top = np.zeros(positions)
+    return Places(np.stack([top, left, top + 1, right], -1), image)

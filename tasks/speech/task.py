@@ -214,9 +214,9 @@ class Listening(Task):
         """Returns reference and hypothesis."""
         return example.text, answer.text
 
-    def drawn(self, split: str) -> dict[str, HeldOut]:
-        """Returns the last three utterances of a split."""
-        examples = enumerate(self.data.held_out(split)[-3:], 1)
+    def picked(self, split: str, count: int) -> dict[str, HeldOut]:
+        """Returns the last utterances of a split."""
+        examples = enumerate(self.data.held_out(split)[-count:], 1)
         return {f"alignment_{number}": example for number, example in examples}
 
     def check_options(self, options: TranscriptOptions) -> None:

@@ -135,6 +135,9 @@ def test_a_command_that_names_nothing_is_refused(monkeypatch):
             check(command.split())
 
 
+READERS = "eval.py", "predict.py", "explore.py"
+
+
 def untrained_runs(lines):
     """Run directories that are read by commands but made by no earlier one."""
     trained, untrained = set(), []
@@ -144,7 +147,7 @@ def untrained_runs(lines):
             trained.add("runs/transformer_nmt")
         elif words[:2] == ["python", "train.py"]:
             trained.add(flags.get("--workdir"))
-        elif words[:2] in (["python", "eval.py"], ["python", "predict.py"]):
+        elif words[0] == "python" and words[1] in READERS:
             untrained += {flags.get("--workdir")} - trained
         elif words[:3] == ["python", "-m", "results.compare_captions"]:
             untrained += {word for word in words if word.startswith("runs/")} - trained

@@ -150,7 +150,7 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["train.py", "eval.py", "predict.py", "sweep.py", "launch"]
+    "command", ["train.py", "eval.py", "predict.py", "explore.py", "sweep.py", "launch"]
 )
 def test_the_number_of_cpu_devices_is_checked(command, monkeypatch):
     """Before jax reads it."""
@@ -178,7 +178,9 @@ def test_a_missing_package_of_the_evaluation_stops_before_training(tmp_path):
     assert "Traceback" not in process.stderr and "step 0" not in process.stderr
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch"])
+@pytest.mark.parametrize(
+    "command", ["train.py", "eval.py", "predict.py", "explore.py", "launch"]
+)
 def test_help_names_the_flags_and_an_example(command):
     result = in_process.call(command, "--help")
     assert result.status == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = {".venv", ".bench-venv", "runs", "build"}
-ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
+ENTRY_POINTS = {"train", "eval", "predict", "explore", "sweep"}
 
 # Folders and modules of this project that each folder may import.
 LAYERS = {
@@ -38,7 +38,8 @@ LAYERS = {
     "sweeps": {"base", "sweeps", "training", "figures"},
     "results": {"base", "results", "training", "tasks", "figures", "sweeps"},
     "launch": {"base", "launch", "training", "sweeps"},
-    "entry points": {"base", "training", "tasks", "figures", "sweeps"},
+    "explorer": {"base", "explorer", "figures", "training"},
+    "entry points": {"base", "explorer", "training", "tasks", "figures", "sweeps"},
 }
 FORBIDDEN = {"tasks": {"training.loop"}}
 OURS = set(LAYERS) - {"entry points"} | {"benchmarks", "tests"}
@@ -51,6 +52,7 @@ LIBRARIES = {
     "models": {"jax", "numpy", "flax"},
     "results": {"jax", "numpy", "ml_collections", "sacrebleu", "scipy"},
     "launch": {"absl"},
+    "explorer": {"numpy"},
 }
 
 VAGUE_NAMES = set(

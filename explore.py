@@ -1,0 +1,62 @@
+"""Writes a page on which the attention of a trained run is looked at.
+
+    python explore.py --workdir=runs/transformer_nmt --split=test --examples=50
+    python explore.py --workdir=runs/transformer_nmt --input=lines.txt --out=page.html
+    python explore.py --workdir=runs/bahdanau_nmt --compare=runs/luong_nmt
+    python explore.py --workdir=runs/ntm_copy --checkpoints=all
+
+The page is one file, which opens from disk in any browser and requests nothing. It has
+heat maps, ribbons, all heads, images with what is attended to, a player of the steps,
+the numbers as tables, two runs side by side, and moments of the training.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from training import command_line, runtime
+from training.command_line import Arguments
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
+_COMPARE = flags.DEFINE_string(
+    "compare", None, "Run directory of a second run, shown beside the first."
+)
+_INPUT = flags.DEFINE_string(
+    "input", None, "UTF-8 file of inputs, a line each; default: examples of --split."
+)
+_SPLIT = flags.DEFINE_enum("split", "test", ["validation", "test"], "The split.")
+_EXAMPLES = flags.DEFINE_integer(
+    "examples", 20, "Number of examples of the split.", lower_bound=1
+)
+_CHECKPOINTS = flags.DEFINE_string(
+    "checkpoints",
+    None,
+    "all, or names of checkpoints with commas between them, for a slider over the "
+    "training; default: config.evaluation.checkpoint.",
+)
+_OUT = flags.DEFINE_string("out", "explorer.html", "The page to write.")
+
+
+def main(arguments: Arguments) -> None:
+    """Answers the examples and writes the page."""
+    workdirs = [command_line.require_workdir(_WORKDIR.value, arguments.options)]
+    workdirs += [Path(_COMPARE.value)] if _COMPARE.value else []
+    from explorer import examples, page  # slow to import: not for --help
+    from training import trained
+
+    runtime.start()
+    if _INPUT.value:
+        lines = trained.read_lines(_INPUT.value)
+        content = examples.of_lines(workdirs, _CHECKPOINTS.value, lines)
+    else:
+        content = examples.of_split(
+            workdirs, _CHECKPOINTS.value, _SPLIT.value, _EXAMPLES.value
+        )
+    out = Path(_OUT.value)
+    size = page.write(out, content, f"Attention of {' and '.join(content.runs)}")
+    note = ", large for a browser" if size > page.WARNING else ""
+    runtime.write_line(f"{out} ({len(content.examples)} examples, {size:.1f} MB{note})")
+
+
+if __name__ == "__main__":
+    runtime.run(main)

@@ -1,0 +1,398 @@
+// The page: choices of the reader, the panels, keyboard, player, export, address.
+
+const $ = (id) => document.getElementById(id);
+const CHOICES = {
+  example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: 0,
+  scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: false,
+};
+const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
+const FLAGS = ["hide", "difference", "table"];
+const MS_PER_STEP = 700, MAX_BUTTONS = 100;
+
+class App {
+  constructor(page) {
+    this.page = page;
+    this.attentions = new Map();
+    this.choices = { ...CHOICES, ...this.#fromAddress() };
+    this.isLocked = false;
+    this.#fill();
+    this.#listen();
+    this.update();
+  }
+
+  // --- what is chosen ---
+
+  #fromAddress() {
+    const given = {};
+    for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
+      if (!(name in CHOICES)) continue;
+      if (NUMBERS.includes(name)) given[name] = Number(text) || 0;
+      else given[name] = FLAGS.includes(name) ? text === "true" : text;
+    }
+    if (/^\d+$/.test(given.head)) given.head = Number(given.head);
+    return given;
+  }
+
+  #toAddress() {
+    const changed = Object.entries(this.choices).filter(([name, value]) => value !== CHOICES[name]);
+    history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
+  }
+
+  get example() {
+    return this.page.examples[this.choices.example];
+  }
+
+  // The result of each run for the example, at the chosen moment of the training.
+  get results() {
+    const { step } = this.choices;
+    return this.example.results.map((moments) => moments.at(step) ?? moments.at(-1));
+  }
+
+  // All layers of the chosen kind of attention of a result.
+  layers(result) {
+    const maps = result.maps.filter((map) => map.name === this.choices.kind);
+    return (maps.length ? maps : result.maps.slice(0, 1)).map((map) => this.#attention(map));
+  }
+
+  #attention(map) {
+    if (!this.attentions.has(map)) this.attentions.set(map, new Attention(this.page, map));
+    return this.attentions.get(map);
+  }
+
+  look(result) {
+    const all = this.layers(result), choices = { ...this.choices, width: this.width };
+    const layer = inside(choices.layer, all.length);
+    const attention = all[layer];
+    if (!attention) return null;
+    choices.query = inside(choices.query, attention.rows);
+    choices.key = inside(choices.key, attention.columns);
+    if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
+    else if (choices.head !== "max") choices.head = "mean";
+    return Object.assign(new Look(attention, choices), { all, layer, choices: { ...choices, layer } });
+  }
+
+  get width() {
+    const room = $("panels").clientWidth || WIDTH;
+    return Math.max(280, room / (room > 900 ? this.page.runs.length : 1) - 40);
+  }
+
+  // Constrains the choices to what the example has.
+  #settle() {
+    const { choices, page } = this;
+    choices.example = inside(choices.example, page.examples.length);
+    const moments = page.steps.length;
+    choices.step = choices.step < 0 || choices.step >= moments ? moments - 1 : choices.step;
+    const kinds = this.kinds;
+    if (!kinds.includes(choices.kind)) choices.kind = kinds.includes("cross") ? "cross" : kinds[0] ?? "";
+    const look = this.look(this.results[0]);
+    if (!look) return;
+    const { layer, query, key, head } = look.choices;
+    Object.assign(choices, { layer, query, key, head });
+    if (!this.views.includes(choices.view)) choices.view = this.views[0];
+  }
+
+  get kinds() {
+    return [...new Set(this.results.flatMap((result) => result.maps.map((map) => map.name)))];
+  }
+
+  // The views that the attention has; the first is the default.
+  get views() {
+    const looks = this.results.map((result) => this.look(result)).filter(Boolean);
+    if (!looks.length) return ["map"];
+    const views = ["map", "ribbons"];
+    if (looks.every(({ attention }) => attention.places)) views.unshift("image");
+    if (looks.some(({ all }) => all.length * all[0].heads > 1)) views.push("heads");
+    return views;
+  }
+
+  // --- the controls ---
+
+  #fill() {
+    const { page } = this;
+    document.title = page.title;
+    $("title").textContent = page.title;
+    options($("example"), page.examples.map((each, i) => [i, `${i + 1}. ${shorten(each.title, 70)}`]));
+    $("step-row").hidden = page.steps.length < 2;
+    $("step").max = page.steps.length - 1;
+    $("difference-row").hidden = page.runs.length !== 2;
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) $("play").hidden = true;
+  }
+
+  #listen() {
+    const set = (name, read) => (event) => {
+      this.choices[name] = read(event.target);
+      this.update();
+    };
+    const value = (e) => e.value, number = (e) => Number(e.value), checked = (e) => e.checked;
+    const head = (e) => (/^\d+$/.test(e.value) ? Number(e.value) : e.value);
+    const readers = {
+      example: number, step: number, kind: value, layer: number, head, view: value, scale: value,
+      threshold: number, opacity: number, hide: checked, difference: checked, table: checked,
+    };
+    for (const [name, read] of Object.entries(readers)) $(name).addEventListener("input", set(name, read));
+    $("play").addEventListener("click", () => this.#play());
+    $("svg").addEventListener("click", () => this.export("svg"));
+    $("png").addEventListener("click", () => this.export("png"));
+    $("copy").addEventListener("click", () => this.#copy());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update());
+    addEventListener("resize", () => this.update());
+    addEventListener("hashchange", () => {
+      this.choices = { ...CHOICES, ...this.#fromAddress() };
+      this.update();
+    });
+  }
+
+  #showControls() {
+    const { choices } = this, look = this.look(this.results[0]);
+    const heads = look ? look.attention.heads : 1, layers = look ? look.all : [];
+    options($("kind"), this.kinds.map((kind) => [kind, kind]));
+    options($("layer"), layers.map((each, i) => [i, each.layer + 1]));
+    const names = heads > 1 ? [["mean", "mean"], ["max", "maximum"]] : [["mean", "the only one"]];
+    const numbers = Array.from({ length: heads > 1 ? heads : 0 }, (_, i) => [i, i + 1]);
+    options($("head"), [...names, ...numbers]);
+    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads" };
+    options($("view"), this.views.map((view) => [view, titles[view]]));
+    for (const name of ["example", "step", "kind", "layer", "head", "view", "scale", "threshold", "opacity"]) {
+      $(name).value = choices[name];
+    }
+    for (const name of FLAGS) $(name).checked = choices[name];
+    $("opacity-row").hidden = choices.view !== "image";
+    $("step-text").textContent = this.page.steps[choices.step];
+    $("threshold-text").textContent = choices.threshold.toFixed(2);
+    $("command").textContent = this.example.command;
+  }
+
+  // --- the panels ---
+
+  update() {
+    this.#settle();
+    this.#showControls();
+    const panels = this.results.map((result, run) => this.#panel(result, this.page.runs[run]));
+    if (this.choices.difference) panels.push(this.#difference());
+    $("panels").replaceChildren(...panels);
+    this.choose(this.choices.query, this.choices.key);
+  }
+
+  #panel(result, run) {
+    const look = this.look(result), figure = element("figure", { className: "panel" });
+    figure.append(element("figcaption", {}, element("strong", { textContent: run.name })));
+    figure.append(element("p", { className: "answer", textContent: shorten(result.text, 400), dir: "auto" }));
+    if (result.caption && result.caption !== result.text) figure.append(element("p", { className: "note", textContent: result.caption }));
+    if (!look) {
+      figure.append(element("p", { textContent: "This model has no attention." }));
+      return figure;
+    }
+    if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
+    const view = VIEWS[this.choices.view], canvas = element("canvas", { tabIndex: 0 });
+    const marks = element("canvas", { className: "marks" });
+    canvas.setAttribute("role", "img");
+    const drawn = element("div", { className: "view" }, canvas, marks);
+    figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
+    if (this.choices.view === "image") figure.append(this.#steps(look));
+    if (this.choices.table) figure.append(table(look));
+    Object.assign(figure, { look, view, canvas, marks });
+    this.#paint(figure);
+    this.#follow(figure);
+    return figure;
+  }
+
+  // The queries as buttons, for a view that has no rows.
+  #steps(look) {
+    const button = (q) => {
+      const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]) });
+      made.dataset.query = q;
+      made.addEventListener("click", () => this.choose(q, this.choices.key));
+      return made;
+    };
+    return element("div", { className: "steps" }, ...look.rows.slice(0, MAX_BUTTONS).map(button));
+  }
+
+  #paint({ look, view, canvas, marks }) {
+    const [width, height] = view.size(look);
+    view.paint(new CanvasPainter(canvas, width, height), look);
+    const above = new CanvasPainter(marks, width, height);
+    if (view.mark) view.mark(above, look);
+    const { attention: a } = look;
+    canvas.setAttribute("aria-label", `${a.name} attention, ${a.rows} ${a.titles[0]} by ${a.columns} ${a.titles[1]}; arrow keys move`);
+  }
+
+  #follow(figure) {
+    const { canvas, view } = figure;
+    const point = (event) => [event.offsetX, event.offsetY];
+    canvas.addEventListener("pointermove", (event) => {
+      const at = !this.isLocked && view.at?.(figure.look, ...point(event));
+      if (at) this.choose(...at);
+    });
+    canvas.addEventListener("click", (event) => {
+      const picked = view.pick?.(figure.look, ...point(event));
+      if (picked) {
+        Object.assign(this.choices, picked, { view: "map" });
+        this.update();
+        return;
+      }
+      const at = view.at?.(figure.look, ...point(event));
+      this.isLocked = at ? !this.isLocked : false;
+      if (at) this.choose(...at);
+    });
+    canvas.addEventListener("keydown", (event) => this.#key(event, figure.look));
+  }
+
+  #key(event, look) {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (event.key === "Escape") this.isLocked = false;
+    if (event.key === "Enter" || event.key === " ") this.isLocked = !this.isLocked;
+    const move = moves[event.key];
+    if (!move && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    if (!move) return;
+    const next = (list, at, by) => list[Math.min(Math.max(list.indexOf(at) + by, 0), list.length - 1)];
+    this.choose(next(look.rows, look.query, move[0]), next(look.columns, look.key, move[1]));
+  }
+
+  // Moves to a query and a key, in all panels; the panels themselves stay.
+  choose(query, key) {
+    const isNew = query !== this.choices.query;
+    Object.assign(this.choices, { query, key });
+    for (const figure of $("panels").children) {
+      if (!figure.look) continue;
+      const { attention: a } = figure.look;
+      figure.look.query = Math.min(query, a.rows - 1);
+      figure.look.key = Math.min(key, a.columns - 1);
+      if (figure.view.mark) {
+        const [width, height] = figure.view.size(figure.look);
+        figure.view.mark(new CanvasPainter(figure.marks, width, height), figure.look);
+      } else if (isNew) this.#paint(figure);
+      for (const each of figure.querySelectorAll("[data-query]")) {
+        each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
+      }
+      figure.querySelector(".row")?.replaceChildren(rowTable(figure.look));
+    }
+    const first = [...$("panels").children].find((figure) => figure.look);
+    if (first) $("live").textContent = sentence(first.look);
+    this.#toAddress();
+  }
+
+  // The weights of the second run less those of the first.
+  #difference() {
+    const figure = element("figure", { className: "panel" });
+    figure.append(element("figcaption", {}, element("strong", { textContent: "difference: second less first" })));
+    const [one, other] = this.results.map((result) => this.look(result));
+    const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
+    const isSame = one && other && same(one.attention.queries, other.attention.queries) &&
+      same(one.attention.keys, other.attention.keys);
+    if (!isSame) {
+      figure.append(element("p", { textContent: "The two answers have other queries or keys, so that no cell has a partner." }));
+      return figure;
+    }
+    const canvas = element("canvas"), [width, height] = heatMap.size(one);
+    const painter = new CanvasPainter(canvas, width, height);
+    heatMap.paint(painter, Object.assign(Object.create(one), { shade: () => 0 }));
+    const { left, top, width: w, height: h } = heatMap.layout(one);
+    one.rows.forEach((q, i) => one.columns.forEach((k, j) => {
+      const more = other.weight(q, k) - one.weight(q, k);
+      painter.rect(left + j * w, top + i * h, w, h, more > 0 ? css(colour(1)) : ink().mark, Math.abs(more));
+    }));
+    figure.append(canvas, element("p", { className: "note", textContent: "blue: the second attends more; orange: less" }));
+    return figure;
+  }
+
+  // --- player, export ---
+
+  #play() {
+    if (this.timer) return this.#stop();
+    $("play").textContent = "Pause";
+    this.timer = setInterval(() => {
+      const look = [...$("panels").children].find((figure) => figure.look)?.look;
+      const next = look?.rows[look.rows.indexOf(look.query) + 1];
+      if (next === undefined) return this.#stop();
+      this.choose(next, look.attention.top(look.head, next)[0]?.[0] ?? look.key);
+    }, MS_PER_STEP);
+  }
+
+  #stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    $("play").textContent = "Play";
+  }
+
+  // The panels side by side, in a file.
+  async export(format) {
+    const figures = [...$("panels").children].filter((figure) => figure.look);
+    for (const [i, { look, view, canvas }] of figures.entries()) {
+      const name = `${this.page.runs[i].name}_${this.choices.example + 1}_${look.attention.name}`;
+      let blob;
+      if (format === "svg") {
+        const painter = new SvgPainter(...view.size(look));
+        view.paint(painter, look);
+        blob = new Blob([painter.toString()], { type: "image/svg+xml" });
+      } else blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+      const link = element("a", { href: URL.createObjectURL(blob), download: `${name.replace(/[^\w.-]+/g, "_")}.${format}` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    }
+  }
+
+  async #copy() {
+    try {
+      await navigator.clipboard.writeText(this.example.command);
+      $("live").textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren($("command"));
+    }
+  }
+}
+
+// --- tables and texts ---
+
+// The whole number from 0 to below `count` that is nearest.
+function inside(x, count) {
+  return Math.min(Math.max(Math.trunc(x), 0), Math.max(count - 1, 0));
+}
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function options(select, pairs) {
+  const text = JSON.stringify(pairs);
+  if (select.dataset.pairs === text) return;
+  select.dataset.pairs = text;
+  select.replaceChildren(...pairs.map(([value, label]) => element("option", { value, textContent: label })));
+  select.closest("label").hidden = pairs.length < 2;
+}
+
+// The largest weights of the row as a sentence.
+function sentence({ attention: a, head, query, key }) {
+  const parts = a.top(head, query).filter(([, weight]) => weight > 0.005);
+  const list = parts.map(([k, weight]) => `${weight.toFixed(2)} ${shorten(a.keys[k])}`).join(", ");
+  return `${a.titles[0]} ${query + 1}, ${shorten(a.queries[query])}: ${list}. At ${shorten(a.keys[key])}: ${a.text(head, query, key)}.`;
+}
+
+function rowTable(look) {
+  const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
+  const exact = a.isExact(head) ? "" : " (of weights of 8 bits)";
+  const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
+  const caption = element("caption", {}, element("bdi", { textContent: shorten(a.queries[query]) }));
+  if (entropy !== null) caption.append(` attends to ${Math.exp(entropy).toFixed(1)} keys (entropy ${entropy.toFixed(2)} nats)`);
+  caption.append(exact);
+  const lines = a.top(head, query).map(([k, weight]) => row(shorten(a.keys[k]), weight.toFixed(4)));
+  const here = row(`here: ${shorten(a.keys[key])}`, a.text(head, query, key));
+  return element("table", {}, caption, element("tbody", {}, ...lines, here));
+}
+
+// All rows with their largest weights.
+function table(look) {
+  const { attention: a, head } = look;
+  const cell = (tag, textContent) => element(tag, { textContent });
+  const head_ = element("tr", {}, ...[a.titles[0], ...Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`)].map((x) => cell("th", x)));
+  const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])),
+    ...a.top(head, q).map(([k, weight]) => cell("td", `${shorten(a.keys[k])} ${weight.toFixed(3)}`))));
+  return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "all rows" }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
+}
+
+unpack($("data").textContent.trim()).then(
+  (page) => { window.explorer = new App(page); document.body.dataset.ready = "true"; },
+  (error) => { $("live").textContent = `The data of this page cannot be read: ${error.message}`; },
+);

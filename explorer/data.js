@@ -1,0 +1,122 @@
+// The data of the page: unpacked once, read as typed arrays.
+//
+// The element #data holds base64 of zlib of: the length of a header (4 bytes, little
+// endian), the header (JSON in UTF-8) and arrays. `explorer/page.py` writes it.
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream();
+  const plain = stream.pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(plain).arrayBuffer();
+  const size = new DataView(buffer).getUint32(0, true);
+  const header = new TextDecoder().decode(new Uint8Array(buffer, 4, size));
+  return { ...JSON.parse(header), arrays: buffer.slice(4 + size) };
+}
+
+// An array of the page, or null. `at` is [offset in bytes, number of values].
+function array(page, type, at) {
+  if (!at) return null;
+  const [offset, count] = at;
+  const end = offset + count * type.BYTES_PER_ELEMENT;
+  return new type(page.arrays.slice(offset, end));
+}
+
+// The attention of one layer: weights [H, Q, K] of 8 bits for colours; the entropy of
+// each row and its largest weights exactly.
+class Attention {
+  constructor(page, map) {
+    Object.assign(this, map);
+    this.page = page;
+    [this.heads, this.rows, this.columns] = map.shape;
+    this.weights = array(page, Uint8Array, map.weights);
+    this.entropies = array(page, Float32Array, map.entropy);
+    this.topKeys = array(page, Uint16Array, map.top_keys);
+    this.topWeights = array(page, Float32Array, map.top_weights);
+    this.position = array(page, Float32Array, map.position);
+    this.places = array(page, Float32Array, map.places);
+    this.queryPlaces = array(page, Float32Array, map.query_places);
+    this.chosen = array(page, Int32Array, map.chosen);
+    this.tops = this.topKeys.length / (this.heads * this.rows);
+    this.mixed = new Map();
+  }
+
+  // Weights [Q, K] from 0 to 1 of a head, or their "mean" or "max" over heads.
+  mix(head) {
+    const key = this.heads === 1 ? 0 : head;
+    if (!this.mixed.has(key)) this.mixed.set(key, this.#mix(key));
+    return this.mixed.get(key);
+  }
+
+  #mix(head) {
+    const size = this.rows * this.columns, out = new Float32Array(size);
+    if (typeof head === "number") {
+      const part = this.weights.subarray(head * size, (head + 1) * size);
+      return out.map((_, i) => part[i] / 255);
+    }
+    for (let h = 0; h < this.heads; h++) {
+      for (let i = 0; i < size; i++) {
+        const weight = this.weights[h * size + i] / 255;
+        if (head === "mean") out[i] += weight / this.heads;
+        else out[i] = Math.max(out[i], weight);
+      }
+    }
+    return out;
+  }
+
+  isExact(head) {
+    return this.heads === 1 || typeof head === "number";
+  }
+
+  // The largest weights of a row: [[key, weight], ...], exact for a single head.
+  top(head, row) {
+    if (this.isExact(head)) {
+      const at = ((this.heads === 1 ? 0 : head) * this.rows + row) * this.tops;
+      const range = Array.from({ length: this.tops }, (_, i) => at + i);
+      return range.map((i) => [this.topKeys[i], this.topWeights[i]]);
+    }
+    const start = row * this.columns, weights = this.mix(head);
+    const pairs = Array.from({ length: this.columns }, (_, k) => [k, weights[start + k]]);
+    return pairs.sort((a, b) => b[1] - a[1]).slice(0, this.tops);
+  }
+
+  // Entropy of a row in nats; null for a mixture of heads.
+  entropyOf(head, row) {
+    if (!this.isExact(head)) return null;
+    return this.entropies[(this.heads === 1 ? 0 : head) * this.rows + row];
+  }
+
+  // Predicted position of a query, or null.
+  place(head, row) {
+    if (!this.position || !this.isExact(head)) return null;
+    return this.position[(this.heads === 1 ? 0 : head) * this.rows + row];
+  }
+
+  // Weight of a cell as text: exact if it is among the largest of its row.
+  text(head, row, column) {
+    const pair = this.top(head, row).find(([key]) => key === column);
+    const weight = pair ? pair[1] : this.mix(head)[row * this.columns + column];
+    return (pair && this.isExact(head) ? "" : "≈ ") + weight.toFixed(3);
+  }
+
+  // The image that the keys lie on, drawn; null without one.
+  get canvas() {
+    if (!this.image) return null;
+    if (!this.drawn) {
+      const [height, width] = this.image.shape;
+      const rgb = array(this.page, Uint8Array, this.image.values);
+      const pixels = new ImageData(width, height);
+      for (let i = 0; i < width * height; i++) {
+        pixels.data.set([rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2], 255], 4 * i);
+      }
+      this.drawn = offscreen(pixels);
+    }
+    return this.drawn;
+  }
+}
+
+function offscreen(image) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}

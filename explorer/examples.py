@@ -1,0 +1,136 @@
+"""Examples of trained runs, answered with their attention, for the page.
+
+Axes: R runs; M moments of the training, as checkpoints.
+"""
+
+import itertools
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from base.errors import UserError
+from training import checkpoints, run_directory, trained
+from training.evaluate import answer
+from training.task import Prediction
+
+
+class Example(NamedTuple):
+    """An example and the answers to it.
+
+    Attributes:
+        title: the input line, or the split and number.
+        command: command that answers it.
+        answers: predictions by run and moment, [R][M].
+    """
+
+    title: str
+    command: str
+    answers: list[list[Prediction]]
+
+
+def of_lines(
+    workdirs: Sequence[Path], which: str | None, lines: Sequence[str]
+) -> "Examples":
+    """Answers input lines, the same for each run.
+
+    Args:
+        workdirs: run directories.
+        which: checkpoints, see `moments`.
+        lines: inputs in the format of the tasks.
+
+    Raises:
+        UserError: for a run, checkpoint or line that cannot be read, or no lines.
+    """
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise UserError("the input is empty: must have at least one line")
+
+    def predict(run: trained.Run) -> list[Prediction]:
+        return run.predict(lines)
+
+    def command(number: int) -> str:
+        line, path = (shlex.quote(str(x)) for x in (lines[number], workdirs[0]))
+        return f"printf '%s\\n' {line} | python predict.py --workdir={path}"
+
+    def title(number: int, answer: Prediction) -> str:
+        return lines[number]
+
+    return _collect(workdirs, which, predict, title, command)
+
+
+def of_split(
+    workdirs: Sequence[Path], which: str | None, split: str, count: int
+) -> "Examples":
+    """Answers the first examples of a split; see `of_lines`.
+
+    Raises:
+        UserError: for a run or a checkpoint that cannot be read, or runs whose examples
+            are not the same.
+    """
+
+    def predict(run: trained.Run) -> list[Prediction]:
+        task = run.task
+        examples = [*task.picked(split, count).values()][:count]
+        options = task.EvaluationOptions()
+        answers = answer(task, run.state, examples, options, attention=True)
+        return [task.show(*each) for each in zip(examples, answers, strict=True)]
+
+    def command(number: int) -> str:
+        path = shlex.quote(str(workdirs[0]))
+        arguments = f"--split={split} --examples={number + 1}"
+        return f"python explore.py --workdir={path} {arguments}"
+
+    def title(number: int, answer: Prediction) -> str:
+        return f"{split} {number + 1}: {answer.text or answer.caption}"
+
+    return _collect(workdirs, which, predict, title, command)
+
+
+class Examples(NamedTuple):
+    """Examples, the names of the runs [R] and the steps of the moments [M]."""
+
+    examples: list[Example]
+    runs: list[str]
+    steps: list[str]
+
+
+def moments(workdir: Path, which: str | None) -> list[str | None]:
+    """Returns the checkpoints to load: those named, or None for the default.
+
+    Args:
+        workdir: a run directory.
+        which: None, "all" or names of checkpoints with commas between them.
+    """
+    if which == "all":
+        checkpoints.require(workdir)
+        return [str(step) for step in run_directory.steps(workdir)]
+    return which.split(",") if which else [None]
+
+
+def _collect(
+    workdirs: Sequence[Path],
+    which: str | None,
+    predict: Callable[[trained.Run], list[Prediction]],
+    title: Callable[[int, Prediction], str],
+    command: Callable[[int], str],
+) -> Examples:
+    by_run, steps, tasks = [], [], {}
+    for workdir in workdirs:
+        by_moment = []
+        for checkpoint in moments(workdir, which):
+            run = trained.load(workdir, checkpoint)
+            tasks[workdir] = type(run.task).__name__
+            by_moment.append(predict(run))
+            if len(by_run) == 0:
+                steps.append(f"{int(run.state.step):,}")
+        by_run.append(by_moment)
+    if len(set(tasks.values())) > 1:
+        names = ", ".join(f"{path}: {name}" for path, name in tasks.items())
+        raise UserError(f"the runs have different tasks ({names})")
+    count = min(len(each) for each in itertools.chain(*by_run))
+    examples = []
+    for i in range(count):
+        answers = [[each[i] for each in moments] for moments in by_run]
+        examples.append(Example(title(i, answers[0][-1]), command(i), answers))
+    return Examples(examples, [path.name for path in workdirs], steps)

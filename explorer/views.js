@@ -1,0 +1,283 @@
+// The views of an attention. Each has `size` and `paint` for a `Look`, and says which
+// query and key are under the pointer: `at(look, x, y)` is [query, key], null for none.
+
+const WIDTH = 860, MAX_CELL = 24, LABELS = 9; // pixels; labels need cells of 9
+const MANY = 4096; // cells that an SVG has as rectangles; above, an image
+
+// What is looked at: an attention, with the choices of the reader.
+class Look {
+  constructor(attention, { head, query, key, scale, threshold, hide, opacity, width }) {
+    Object.assign(this, { attention, head, query, key, scale, threshold, opacity });
+    this.width = width || WIDTH;
+    const visible = (labels) =>
+      labels.map((_, i) => i).filter((i) => !hide || !NO_OP.has(labels[i]));
+    this.rows = visible(attention.queries);
+    this.columns = visible(attention.keys);
+    if (!this.rows.length || !this.columns.length) {
+      this.rows = attention.queries.map((_, i) => i);
+      this.columns = attention.keys.map((_, i) => i);
+    }
+    this.weights = attention.mix(head);
+  }
+
+  weight(row, column) {
+    const weight = this.weights[row * this.attention.columns + column];
+    return weight < this.threshold ? 0 : weight;
+  }
+
+  // The weight as it is painted, from 0 to 1.
+  shade(row, column) {
+    const weight = this.weight(row, column);
+    if (this.scale === "root") return Math.sqrt(weight);
+    if (this.scale === "row") return weight / (this.maximum(row) || 1);
+    return weight;
+  }
+
+  maximum(row) {
+    let largest = 0;
+    for (const column of this.columns) largest = Math.max(largest, this.weight(row, column));
+    return largest;
+  }
+}
+
+const NO_OP = new Set(["<s>", "</s>", "<pad>", "<unk>", "end", ".", "·.", "nil"]);
+
+const labelSpace = (labels, limit) =>
+  Math.min(limit, 14 + 7 * Math.max(1, ...labels.map((x) => Math.min(Array.from(x.slice(0, 100)).length, MAX_LABEL))));
+
+const heatMap = {
+  layout(look) {
+    const { attention: a, rows, columns } = look;
+    const left = labelSpace([...a.queries, a.titles[0]], 170), top = labelSpace(a.keys, 150) + 18;
+    const width = Math.min(MAX_CELL, (look.width - left) / columns.length);
+    const height = Math.min(MAX_CELL, Math.max(width, 2), 1400 / rows.length);
+    return { left, top, width, height };
+  },
+
+  size(look) {
+    const { left, top, width, height } = this.layout(look);
+    return [left + width * look.columns.length + 2, top + height * look.rows.length + 2];
+  },
+
+  paint(p, look) {
+    const { left, top, width, height } = this.layout(look);
+    const { attention: a, rows, columns } = look, [w] = this.size(look);
+    p.text(left + (w - left) / 2, 9, a.titles[1], { anchor: "middle", fill: ink().faint });
+    p.text(left - 6, top - 9, a.titles[0], { anchor: "end", fill: ink().faint });
+    if (width >= LABELS) {
+      columns.forEach((k, i) => p.text(left + (i + 0.5) * width, top - 6, a.keys[k], { turned: true }));
+    }
+    if (height >= LABELS) {
+      rows.forEach((q, i) => p.text(left - 6, top + (i + 0.5) * height, a.queries[q], { anchor: "end" }));
+    }
+    if (rows.length * columns.length <= MANY) {
+      rows.forEach((q, i) => columns.forEach((k, j) => p.rect(
+        left + j * width, top + i * height, width, height, css(colour(look.shade(q, k))))));
+    } else {
+      p.image(shaded(look), left, top, width * columns.length, height * rows.length);
+    }
+    p.frame(left, top, width * columns.length, height * rows.length, ink().faint, 1);
+    const middle = (position) => left + (columns.indexOf(Math.round(position)) + 0.5) * width;
+    rows.forEach((q, i) => {
+      const position = a.place(look.head, q);
+      if (position === null || !columns.includes(Math.round(position))) return;
+      p.line([[middle(position), top + i * height], [middle(position), top + (i + 1) * height]], ink().mark, 2);
+    });
+  },
+
+  mark(p, look) {
+    const { left, top, width, height } = this.layout(look);
+    const i = look.rows.indexOf(look.query), j = look.columns.indexOf(look.key);
+    const across = width * look.columns.length, down = height * look.rows.length;
+    if (i >= 0) p.frame(left, top + i * height, across, Math.max(height, 2), ink().mark, 1);
+    if (j >= 0) p.frame(left + j * width, top, Math.max(width, 2), down, ink().mark, 1);
+    if (i >= 0 && j >= 0) p.frame(left + j * width, top + i * height, width, height, ink().mark, 2);
+  },
+
+  at(look, x, y) {
+    const { left, top, width, height } = this.layout(look);
+    const row = look.rows[Math.floor((y - top) / height)];
+    const column = look.columns[Math.floor((x - left) / width)];
+    return row === undefined || column === undefined ? null : [row, column];
+  },
+};
+
+// The weights as an image, a pixel for a cell.
+function shaded(look) {
+  const { rows, columns } = look, image = new ImageData(columns.length, rows.length);
+  const colours = Array.from({ length: 256 }, (_, i) => colour(i / 255));
+  rows.forEach((q, i) => columns.forEach((k, j) => {
+    const rgb = colours[Math.round(255 * look.shade(q, k))];
+    image.data.set([...rgb, 255], 4 * (i * columns.length + j));
+  }));
+  return offscreen(image);
+}
+
+// Keys on the left, queries on the right, a line for each weight.
+const ribbons = {
+  layout(look) {
+    const { attention: a, rows, columns } = look;
+    const left = labelSpace(a.keys, 220) + 8, right = labelSpace(a.queries, 220) + 8;
+    const step = Math.max(3, Math.min(20, 1200 / Math.max(rows.length, columns.length)));
+    return { left, right, step, middle: Math.min(300, look.width - left - right) };
+  },
+
+  size(look) {
+    const { left, right, step, middle } = this.layout(look);
+    return [left + middle + right, 26 + step * Math.max(look.rows.length, look.columns.length)];
+  },
+
+  paint(p, look) {
+    const { left, step, middle } = this.layout(look), { attention: a, rows, columns } = look;
+    const y = (i) => 26 + (i + 0.5) * step, right = left + middle;
+    p.text(left - 8, 9, a.titles[1], { anchor: "end", fill: ink().faint });
+    p.text(right + 8, 9, a.titles[0], { fill: ink().faint });
+    const line = css(colour(0.7));
+    rows.forEach((q, i) => {
+      const chosen = q === look.query;
+      for (const [j, weight] of covering(look, q)) {
+        const points = [[left, y(j)], [right, y(i)]];
+        p.line(points, chosen ? ink().mark : line, 1 + 4 * weight, weight * (chosen ? 1 : 0.45));
+      }
+    });
+    if (step < LABELS) return;
+    columns.forEach((k, j) => p.text(left - 8, y(j), a.keys[k], { anchor: "end" }));
+    rows.forEach((q, i) => p.text(right + 8, y(i), a.queries[q],
+      { fill: q === look.query ? ink().mark : ink().text }));
+  },
+
+  at(look, x, y) {
+    const { left, step, middle } = this.layout(look);
+    const row = look.rows[Math.floor((y - 26) / step)];
+    return row === undefined || x < left + middle / 2 ? null : [row, look.key];
+  },
+};
+
+// The smallest set of weights that covers 95 % of a row: [[column number, weight], ...].
+function covering(look, row) {
+  const pairs = look.columns.map((k, j) => [j, look.weight(row, k)]).filter(([, w]) => w > 0);
+  pairs.sort((a, b) => b[1] - a[1]);
+  const total = pairs.reduce((sum, [, w]) => sum + w, 0);
+  let sum = 0, count = 0;
+  while (count < pairs.length && sum < 0.95 * total) sum += pairs[count++][1];
+  return pairs.slice(0, count);
+}
+
+// The keys at their places: boxes on an image, or points with the path through them.
+const overImage = {
+  SIDE: 420,
+
+  size(look) {
+    const image = look.attention.canvas;
+    const [height, width] = image ? [image.height, image.width] : [1, 1];
+    const scale = this.SIDE / Math.max(height, width);
+    return [width * scale + 32, height * scale + 32];
+  },
+
+  paint(p, look) {
+    const { attention: a, query } = look, [w, h] = this.size(look);
+    const width = w - 32, height = h - 32, largest = look.maximum(query) || 1;
+    const box = (k, places = a.places) => {
+      const [top, left, bottom, right] = places.subarray(4 * k, 4 * k + 4);
+      return [16 + left * width, 16 + top * height, (right - left) * width, (bottom - top) * height];
+    };
+    const centre = (k) => {
+      const [x, y, across, down] = box(k);
+      return [x + across / 2, y + down / 2];
+    };
+    const isPoints = !a.image;
+    if (a.image) p.image(a.canvas, 16, 16, width, height);
+    else p.rect(16, 16, width, height, ink().paper);
+    p.frame(16, 16, width, height, ink().faint, 1);
+    if (a.chosen && a.image) { // a sequence of boxes
+      const path = [...a.chosen.subarray(0, query + 1)];
+      for (const k of path) p.frame(...box(k), ink().faint, 1);
+      p.frame(...box(path.at(-1)), ink().mark, 3);
+      if (path.length > 1) p.line(path.map(centre), ink().mark, 2, 0.8);
+      return;
+    }
+    for (const k of look.columns) {
+      const share = look.weight(query, k) / largest;
+      if (isPoints) {
+        if (Number.isNaN(a.places[4 * k])) continue;
+        p.circle(...centre(k), 3, ink().text);
+        if (share > 0.01) p.circle(...centre(k), 3 + 11 * Math.sqrt(look.weight(query, k)), css(colour(0.6)), 0.6);
+      } else p.rect(...box(k), "#000", look.opacity * (1 - share));
+    }
+    if (isPoints && a.chosen) {
+      const path = [...a.chosen.subarray(0, query + 1)].filter((k) => !Number.isNaN(a.places[4 * k]));
+      const size = a.polygon || path.length;
+      for (let i = 0; i < path.length; i += size) {
+        const part = path.slice(i, i + size);
+        const isClosed = a.polygon && part.length === size;
+        p.line((isClosed ? [...part, part[0]] : part).map(centre), ink().mark, 2);
+      }
+      for (const k of look.columns) {
+        if (!Number.isNaN(a.places[4 * k])) p.text(centre(k)[0] + 7, centre(k)[1] - 8, a.keys[k], { size: 10 });
+      }
+    }
+    if (a.queryPlaces) p.frame(...box(query, a.queryPlaces), ink().mark, 3);
+  },
+
+  at(look, x, y) {
+    const { attention: a } = look, [w, h] = this.size(look);
+    const point = [(y - 16) / (h - 32), (x - 16) / (w - 32)];
+    const key = placeAt(a.places, point, a.image ? 0 : 0.02);
+    const query = a.queryPlaces ? placeAt(a.queryPlaces, point, 0) : look.query;
+    return query < 0 || key < 0 ? null : [query, key];
+  },
+};
+
+// The number of the box around a point, with some slack; -1 for none.
+function placeAt(places, [y, x], slack) {
+  for (let i = 0; 4 * i < places.length; i++) {
+    const [top, left, bottom, right] = places.subarray(4 * i, 4 * i + 4);
+    const isInside = top - slack <= y && y < bottom + slack && left - slack <= x && x < right + slack;
+    if (isInside) return i;
+  }
+  return -1;
+}
+
+// Every layer and head of one kind of attention, small.
+const everyHead = {
+  SIDE: 112,
+
+  cells(look) {
+    const { all } = look, cells = [];
+    all.forEach((a, layer) => {
+      for (let head = 0; head < a.heads; head++) cells.push({ a, layer, head });
+    });
+    return { cells, columns: Math.max(...all.map((a) => a.heads)) };
+  },
+
+  size(look) {
+    const { columns } = this.cells(look), step = this.SIDE + 14;
+    return [60 + columns * step, 24 + look.all.length * step];
+  },
+
+  paint(p, look) {
+    const step = this.SIDE + 14, { cells, columns } = this.cells(look);
+    for (let head = 0; head < columns; head++) {
+      p.text(60 + head * step + this.SIDE / 2, 10, `head ${head + 1}`, { anchor: "middle", fill: ink().faint });
+    }
+    for (const { a, layer, head } of cells) {
+      const x = 60 + head * step, y = 24 + layer * step;
+      if (!head) p.text(52, y + this.SIDE / 2, `layer ${a.layer + 1}`, { anchor: "end", fill: ink().faint, size: 11 });
+      const small = new Look(a, { ...look.choices, head });
+      const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
+      const [across, down] = [small.columns.length * scale, small.rows.length * scale];
+      p.image(shaded(small), x, y, across, down);
+      const chosen = layer === look.layer && (head === look.head || a.heads === 1);
+      p.frame(x, y, across, down, chosen ? ink().mark : ink().faint, chosen ? 3 : 1);
+    }
+  },
+
+  pick(look, x, y) {
+    const step = this.SIDE + 14;
+    const layer = Math.floor((y - 24) / step), head = Math.floor((x - 60) / step);
+    const a = look.all[layer];
+    return a && head >= 0 && head < a.heads ? { layer, head } : null;
+  },
+};
+
+const VIEWS = { map: heatMap, ribbons, image: overImage, heads: everyHead };

@@ -1,0 +1,54 @@
+"""Pages with attention that tests know, and the browser that opens them."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from explorer.examples import Example, Examples
+from figures.attention import AttentionMap, Places
+from training.task import Prediction
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def attention(queries, keys, heads=1, seed=0, **fields):
+    """An attention map with random weights."""
+    logits = np.random.default_rng(seed).normal(size=(heads, len(queries), len(keys)))
+    weights = np.exp(3 * logits)
+    weights /= weights.sum(-1, keepdims=True)
+    return AttentionMap("cross", weights, queries, keys, **fields)
+
+
+def content(maps, count=1, text="an answer"):
+    """Examples of one run, each with the same attention maps."""
+    answer = Prediction(text, -1.0, tuple(maps))
+    example = Example("a line", "python predict.py --workdir=runs/a", [[answer]])
+    return Examples([example] * count, ["a"], ["100"])
+
+
+def points():
+    """A pointer network's map of three points."""
+    boxes = np.array([[np.nan] * 4, [0.1, 0.2, 0.1, 0.2], [0.8, 0.5, 0.8, 0.5]])
+    places = Places(boxes, chosen=np.array([1, 2, 0]))
+    return attention(["1", "2", "end"], ["end", "1", "2"], places=places)
+
+
+def tokens(count, prefix="token"):
+    """Labels of a sequence."""
+    return [f"{prefix} {i}" for i in range(count)]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium of the system, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if BROWSER is None:
+        pytest.skip("needs chromium: `apt-get install chromium` installs it")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()

@@ -1,0 +1,217 @@
+"""The explorer's page in a browser: what a reader sees and does."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from pages import HOSTILE, attention, browser, content, points, tokens
+
+from explorer import page as explorer_page
+from explorer.examples import Examples
+from figures.attention import Places, grid
+
+__all__ = ["browser"]  # a fixture
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens examples as a page; fails on an error or a request at the end."""
+    pages, errors, requests = [], [], []
+
+    def open_page(given, fragment="", **options):
+        path = tmp_path / "page.html"
+        explorer_page.write(path, given, "A title")
+        page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda x: x.type == "error" and errors.append(x.text))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"file://{path}#{fragment}")
+        page.wait_for_selector("body[data-ready]")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert not errors
+    assert all(x.startswith(("file:", "data:", "blob:")) for x in requests)
+    assert sum(x.startswith("file:") for x in requests) == len(pages)
+
+
+def cell(page, row, column):
+    """The middle of a cell of the heat map, in pixels of its canvas."""
+    layout = page.evaluate(
+        "() => heatMap.layout(document.querySelector('.panel').look)"
+    )
+    x = layout["left"] + (column + 0.5) * layout["width"]
+    return x, layout["top"] + (row + 0.5) * layout["height"]
+
+
+def pixel(page, x, y):
+    """The colour of a pixel of the first canvas."""
+    script = """([x, y]) => {
+        const canvas = document.querySelector('.panel canvas');
+        const ratio = window.devicePixelRatio;
+        const context = canvas.getContext('2d');
+        return [...context.getImageData(x * ratio, y * ratio, 1, 1).data];
+    }"""
+    return page.evaluate(script, [x, y])[:3]
+
+
+def two_cells():
+    """A map with weights of 1, 0 and 1/2."""
+    weights = np.array([[[1.0, 0.0], [0.5, 0.5]]])
+    return attention(["q", "r"], ["k", "l"])._replace(weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "colours"),
+    [
+        ("light", [[8, 48, 107], [255, 255, 255], [107, 174, 214]]),
+        ("dark", [[232, 244, 255], [18, 24, 32], [43, 108, 176]]),
+    ],
+)
+def test_a_cell_has_the_colour_of_its_weight(opened, scheme, colours):
+    page = opened(content([two_cells()]), color_scheme=scheme)
+    cells = [pixel(page, *cell(page, *at)) for at in ((0, 0), (0, 1), (1, 0))]
+    np.testing.assert_allclose(cells, colours, atol=1)
+
+
+def test_pointing_and_arrow_keys_read_the_same_cell(opened):
+    page = opened(content([two_cells()]))
+    canvas = page.locator(".panel canvas").first
+    x, y = cell(page, 1, 1)
+    canvas.hover(position={"x": x, "y": y})
+    assert "target" not in page.inner_text("#live")
+    assert page.inner_text("#live").startswith("query 2, r: 0.50 k, 0.50 l. At l:")
+    canvas.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#live") == "query 1, q: 1.00 k. At k: 1.000."
+
+
+def test_a_click_holds_the_cell(opened):
+    page = opened(content([two_cells()]))
+    canvas = page.locator(".panel canvas").first
+    positions = [
+        dict(zip("xy", cell(page, *at), strict=True)) for at in ((0, 1), (1, 0))
+    ]
+    canvas.click(position=positions[0])
+    canvas.hover(position=positions[1])
+    assert "At l:" in page.inner_text("#live")
+    page.keyboard.press("Escape")
+    canvas.hover(position={"x": positions[1]["x"], "y": positions[1]["y"] + 1})
+    assert "At k:" in page.inner_text("#live")
+
+
+def test_the_address_keeps_the_choices(opened):
+    maps = [attention(tokens(4), tokens(6), heads=2, layer=n) for n in range(2)]
+    page = opened(content(maps, 3), "example=2&layer=1&head=1&query=3&table=true")
+    page.select_option("#scale", "root")
+    assert page.evaluate("location.hash").count("scale=root") == 1
+    chosen = page.evaluate("window.explorer.choices")
+    expected = {"example": 2, "layer": 1, "head": 1, "query": 3, "table": True}
+    assert {name: chosen[name] for name in expected} == expected
+    assert page.locator(".scroll tr").count() == 5  # a head and four rows
+
+
+def test_an_address_that_names_nothing_is_ignored(opened):
+    page = opened(content([two_cells()]), "example=99&layer=-3&head=x&view=y&query=1e9")
+    assert page.inner_text("#live").startswith("query 2")
+
+
+@pytest.mark.parametrize("view", ["map", "ribbons", "heads", "image"])
+def test_every_view_is_exported_as_svg(opened, view):
+    places = Places(grid(2, 3), np.zeros((20, 30, 3), np.uint8))
+    given = attention(tokens(4), [HOSTILE, *tokens(5)], heads=2, places=places)
+    page = opened(content([given]), f"view={view}&head=0")
+    with page.expect_download() as download:
+        page.click("#svg")
+    root = ElementTree.parse(download.value.path()).getroot()
+    count = {
+        tag: len(root.findall(f"{{http://www.w3.org/2000/svg}}{tag}"))
+        for tag in ("rect", "polyline", "image")
+    }
+    if view == "map":
+        assert count["rect"] == 2 + 4 * 6  # the paper and the frame
+    if view == "ribbons":
+        assert 4 <= count["polyline"] <= 4 * 6
+    if view == "heads":
+        assert count["image"] == 2
+    if view == "image":
+        assert count["image"] == 1 and count["rect"] >= 6
+
+
+def test_hostile_text_stays_text(opened):
+    labels = [HOSTILE, "\u202eabc", "x" * 10_000, "\x00\ud83d\ude00"]
+    page = opened(content([attention(labels, labels)], text=HOSTILE))
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.inner_text(".answer")
+    assert page.locator(".panel canvas").first.bounding_box()["width"] < 1000
+
+
+def test_pointer_networks_draw_their_path(opened):
+    page = opened(content([points()]))
+    assert page.evaluate("window.explorer.choices.view") == "image"
+    page.click(".steps button:nth-child(2)")
+    assert page.inner_text("#live").startswith("query 2, 2:")
+    assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"
+
+
+def test_two_runs_stand_side_by_side_with_their_difference(opened):
+    first, second = (
+        content([attention(tokens(3), tokens(4), seed=n)]).examples[0] for n in (0, 1)
+    )
+    pair = first._replace(answers=first.answers + second.answers)
+    page = opened(Examples([pair], ["a", "b"], ["1"]), "difference=true")
+    assert page.locator(".panel").count() == 3
+    tops = [page.locator(".panel").nth(n).bounding_box()["y"] for n in (0, 1)]
+    assert tops[0] == tops[1]
+
+
+def test_the_slider_shows_moments_of_the_training(opened):
+    early, late = (
+        content([two_cells()._replace(weights=np.array([[w, w]]))]).examples[0]
+        for w in ([0.5, 0.5], [1.0, 0.0])
+    )
+    both = early._replace(answers=[[early.answers[0][0], late.answers[0][0]]])
+    page = opened(Examples([both], ["a"], ["10", "20"]), "view=map")
+    assert "1.00 k" in page.inner_text("#live")
+    page.locator("#step").fill("0")
+    assert "0.50 k, 0.50 l" in page.inner_text("#live")
+    assert page.inner_text("#step-text") == "10"
+
+
+def test_everything_is_reached_by_the_keyboard(opened):
+    page = opened(content([attention(tokens(3), tokens(3), heads=2)]))
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
+    visible = page.evaluate(
+        "[...document.querySelectorAll('#controls select, #controls input, button')]"
+        ".filter((e) => e.checkVisibility()).map((e) => e.id)"
+    )
+    assert {*visible, "CANVAS", "SUMMARY"} <= reached
+
+
+def test_a_hundred_examples_and_a_large_map_open(opened):
+    maps = [attention(tokens(40), tokens(40), heads=4, layer=n) for n in range(3)]
+    many = content(maps, 100)
+    page = opened(many)
+    assert page.locator("#example option").count() == 100
+    page = opened(content([attention(tokens(512), tokens(512))]))
+    page.evaluate("window.explorer.choose(511, 0)")
+    assert page.inner_text("#live").startswith("query 512, token 511:")
+
+
+def test_a_map_of_2048_tokens_is_drawn(opened):
+    labels = tokens(2048)
+    weights = np.eye(2048)[None]
+    given = attention(["a"], ["b"])._replace(
+        weights=weights, queries=labels, keys=labels
+    )
+    page = opened(content([given]))
+    assert pixel(page, *cell(page, 1024, 1024)) != pixel(page, *cell(page, 1024, 100))

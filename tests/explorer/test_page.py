@@ -1,0 +1,145 @@
+"""The data and the file of the explorer's page."""
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+from pages import HOSTILE, attention, content, points, tokens
+from smoke import call, run
+
+from base.errors import UserError
+from explorer import examples, page
+
+
+def unpack(html):
+    """The header of a page and its arrays, read as `data.js` reads them."""
+    text = re.search(r'<script id="data"[^>]*>([^<]*)</script>', html).group(1)
+    data = zlib.decompress(base64.b64decode(text))
+    size = int.from_bytes(data[:4], "little")
+    arrays = data[4 + size :]
+
+    def array(place, dtype):
+        return np.frombuffer(arrays, dtype, count=place[1], offset=place[0])
+
+    return json.loads(data[4 : 4 + size]), array
+
+
+def test_weights_have_8_bits_and_the_numbers_of_tables_are_exact():
+    given = attention(tokens(5), tokens(11, "key"), heads=3)
+    header, array = unpack(page.html(content([given]), "A title"))
+    (packed,) = header["examples"][0]["results"][0][0]["maps"]
+    assert packed["shape"] == [3, 5, 11]
+    coarse = array(packed["weights"], "<u1").reshape(3, 5, 11) / 255
+    np.testing.assert_allclose(coarse, given.weights, atol=0.5 / 255 + 1e-6)
+    keys = array(packed["top_keys"], "<u2").reshape(3, 5, -1)
+    top = array(packed["top_weights"], "<f4").reshape(3, 5, -1)
+    ordered = -np.sort(-given.weights, -1)[..., : top.shape[-1]]
+    np.testing.assert_allclose(top, ordered, rtol=1e-6)
+    np.testing.assert_array_equal(keys[..., 0], given.weights.argmax(-1))
+    entropy = -(given.weights * np.log(given.weights)).sum(-1)
+    np.testing.assert_allclose(
+        array(packed["entropy"], "<f4").reshape(3, 5), entropy, rtol=1e-5
+    )
+
+
+def test_the_entropy_of_a_weight_of_1_is_0():
+    given = attention(["a"], ["b", "c"])._replace(weights=np.array([[[1.0, 0.0]]]))
+    header, array = unpack(page.html(content([given]), ""))
+    (packed,) = header["examples"][0]["results"][0][0]["maps"]
+    assert array(packed["entropy"], "<f4") == 0
+
+
+def test_a_page_holds_equal_arrays_once():
+    given = attention(tokens(40), tokens(40))
+    single, many = (len(page.pack(content([given], n), "")) for n in (1, 50))
+    assert many - single < 49 * 40 * 40
+
+
+def test_places_and_the_chosen_keys_are_on_the_page():
+    header, array = unpack(page.html(content([points()]), ""))
+    (packed,) = header["examples"][0]["results"][0][0]["maps"]
+    np.testing.assert_array_equal(array(packed["chosen"], "<i4"), [1, 2, 0])
+    boxes = array(packed["places"], "<f4").reshape(3, 4)
+    assert np.isnan(boxes[0]).all() and boxes[1, 1] == np.float32(0.2)
+
+
+def test_a_text_cannot_end_the_script():
+    given = attention([HOSTILE], [HOSTILE, "b"])
+    html = page.html(content([given], text=HOSTILE), HOSTILE)
+    plain = page.html(content([attention(["a"], ["a", "b"])]), "")
+    assert HOSTILE not in html
+    assert html.count("<script") == plain.count("<script") == 2
+    assert html.count("</script>") == 2
+
+
+def test_the_page_names_no_other_address():
+    html = page.html(content([points()]), "")
+    addresses = set(re.findall(r"https?://[^\"'\s<]+", html))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is not read
+    assert "default-src 'none'" in html
+
+
+def test_a_page_that_browsers_cannot_open_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "LIMIT", 0.001)
+    with pytest.raises(UserError, match="fewer --examples"):
+        page.write(tmp_path / "page.html", content([points()]), "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
+    workdir, out = run("bahdanau_nmt"), tmp_path / "page.html"
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the first line\nthe second line\n")
+    process = call(
+        "explore.py", f"--workdir={workdir}", f"--input={lines}", f"--out={out}"
+    )
+    assert process.returncode == 0, process.stderr
+    header, _ = unpack(out.read_text())
+    assert [each["title"] for each in header["examples"]] == [
+        "the first line",
+        "the second line",
+    ]
+    content = examples.of_split([workdir], "all", "test", 2)
+    assert len(content.steps) == len(examples.moments(workdir, "all")) > 1
+    assert all(len(x) == len(content.steps) for x in content.examples[0].answers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compare=nowhere"], "nowhere"),
+        (["--checkpoints=7"], "7"),
+        (["--examples=0"], "examples"),
+        (["--input=/dev/null"], "input"),
+    ],
+)
+def test_explore_refuses_in_one_line(arguments, message, tmp_path):
+    out = tmp_path / "page.html"
+    process = call(
+        "explore.py", f"--workdir={run('bahdanau_nmt')}", f"--out={out}", *arguments
+    )
+    assert process.returncode and not out.exists()
+    assert process.stderr.count("\n") == 1 and message in process.stderr
+
+
+def test_runs_of_different_tasks_are_not_compared():
+    with pytest.raises(UserError, match="different tasks"):
+        workdirs = [run("bahdanau_nmt"), run("ntm_copy")]
+        examples.of_split(workdirs, None, "test", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["captioning", "las_digits", "memory_network_qa", "pointer_tsp", "sagan"]
+)
+def test_a_system_gets_a_page_without_code_of_its_own(name):
+    header, _ = unpack(page.html(examples.of_split([run(name)], None, "test", 2), ""))
+    maps = header["examples"][0]["results"][0][0]["maps"]
+    assert maps
+    assert all(len(x["queries"]) == x["shape"][1] for x in maps)
+    assert all(len(x["keys"]) == x["shape"][2] for x in maps)
+    if name != "memory_network_qa":
+        assert all(x["places"][1] == 4 * x["shape"][2] for x in maps)
