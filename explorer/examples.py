@@ -5,13 +5,12 @@ Axes: R runs; M moments of the training, as checkpoints.
 
 import itertools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import UserError
-from training import checkpoints, run_directory, trained
-from training.evaluate import answer
+from training import checkpoints, moments, run_directory, trained
 from training.task import Prediction
 
 
@@ -36,7 +35,7 @@ def of_lines(
 
     Args:
         workdirs: run directories.
-        which: checkpoints, see `moments`.
+        which: checkpoints, see `checkpoints_of`.
         lines: inputs in the format of the tasks.
 
     Raises:
@@ -64,17 +63,19 @@ def of_split(
 ) -> "Examples":
     """Answers the first examples of a split; see `of_lines`.
 
+    All checkpoints of a run that has kept moments of its training are shown with those,
+    on their examples.
+
     Raises:
         UserError: for a run or a checkpoint that cannot be read, or runs whose examples
             are not the same.
     """
+    with_moments = which == "all" and bool(moments.read(workdirs[0]))
+    if with_moments:
+        split, count = moments.SPLIT, min(count, moments.EXAMPLES)
 
     def predict(run: trained.Run) -> list[Prediction]:
-        task = run.task
-        examples = [*task.picked(split, count).values()][:count]
-        options = task.EvaluationOptions()
-        answers = answer(task, run.state, examples, options, attention=True)
-        return [task.show(*each) for each in zip(examples, answers, strict=True)]
+        return moments.answers(run.task, run.state, split, count)
 
     def command(number: int) -> str:
         path = shlex.quote(str(workdirs[0]))
@@ -84,7 +85,7 @@ def of_split(
     def title(number: int, answer: Prediction) -> str:
         return f"{split} {number + 1}: {answer.text or answer.caption}"
 
-    return _collect(workdirs, which, predict, title, command)
+    return _collect(workdirs, which, predict, title, command, with_moments)
 
 
 class Examples(NamedTuple):
@@ -95,7 +96,7 @@ class Examples(NamedTuple):
     steps: list[str]
 
 
-def moments(workdir: Path, which: str | None) -> list[str | None]:
+def checkpoints_of(workdir: Path, which: str | None) -> list[str | None]:
     """Returns the checkpoints to load: those named, or None for the default.
 
     Args:
@@ -114,23 +115,30 @@ def _collect(
     predict: Callable[[trained.Run], list[Prediction]],
     title: Callable[[int, Prediction], str],
     command: Callable[[int], str],
+    with_moments: bool = False,
 ) -> Examples:
-    by_run, steps, tasks = [], [], {}
+    by_run, tasks = [], {}
     for workdir in workdirs:
-        by_moment = []
-        for checkpoint in moments(workdir, which):
+        by_step = moments.read(workdir) if with_moments else {}
+        for checkpoint in checkpoints_of(workdir, which):
             run = trained.load(workdir, checkpoint)
             tasks[workdir] = type(run.task).__name__
-            by_moment.append(predict(run))
-            if len(by_run) == 0:
-                steps.append(f"{int(run.state.step):,}")
-        by_run.append(by_moment)
+            by_step[int(run.state.step)] = predict(run)
+        by_run.append(by_step)
     if len(set(tasks.values())) > 1:
         names = ", ".join(f"{path}: {name}" for path, name in tasks.items())
         raise UserError(f"the runs have different tasks ({names})")
+    steps = sorted(by_run[0])
+    by_run = [[_nearest(each, step) for step in steps] for each in by_run]
     count = min(len(each) for each in itertools.chain(*by_run))
     examples = []
     for i in range(count):
-        answers = [[each[i] for each in moments] for moments in by_run]
+        answers = [[each[i] for each in by_step] for by_step in by_run]
         examples.append(Example(title(i, answers[0][-1]), command(i), answers))
-    return Examples(examples, [path.name for path in workdirs], steps)
+    names = [path.name for path in workdirs]
+    return Examples(examples, names, [f"{step:,}" for step in steps])
+
+
+def _nearest(by_step: Mapping[int, list[Prediction]], step: int) -> list[Prediction]:
+    """The predictions at the step that is nearest, of a run with other steps."""
+    return by_step[min(by_step, key=lambda each: abs(each - step))]

@@ -33,6 +33,7 @@ _SHARED = "settings", "versions"  # fields that are stored once, by hash
 # same sums), paths of files, figures.
 _LEFT_OUT = (
     "log_every",
+    "moments",
     "mesh",
     "parallel",
     "data.folder",

@@ -33,7 +33,7 @@ from base.errors import (
     shorten,
 )
 from base.fields import Fields
-from base.ranges import SEED, SIZE, STEPS, Kind, Range
+from base.ranges import COUNT, SEED, SIZE, STEPS, Kind, Range
 from training import checks, encoding, optimizers, run_directory
 from training.checks import MODEL
 from training.encoding import encode, leaves
@@ -81,6 +81,7 @@ class Config(Fields):
     eval_every: Annotated[int, STEPS]
     save_every: Annotated[int, STEPS]
     log_every: Annotated[int, STEPS] = 100
+    moments: Annotated[int, COUNT] = 20  # see `training.moments`
     checkpoints: Kept = Kept()
     mesh: Mesh = Mesh()
     parallel: Literal["jit", "pmap", "cores"] = "jit"  # "cores" is for small steps
@@ -106,7 +107,8 @@ class ModelConfig(Config):
 
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
-    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite"
+    "train_steps eval_every save_every log_every moments mesh parallel checkpoints "
+    "non_finite"
 ).split()
 _ENDS = {"warmup_cosine": "decay_steps"}  # fields that end a schedule
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config

@@ -27,6 +27,7 @@ from training import (
     configuration,
     encoding,
     evaluate,
+    moments,
     optimizers,
     runtime,
     sharding,
@@ -199,6 +200,7 @@ class _Run:
         self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
         self.rules = sharding.rules_of(self.config)
+        self.moments = moments.steps(self.config.train_steps, self.config.moments)
         init, rules = self.objective.init, self.rules
         with checks.model_errors(self.config):
             self.like = self.layout.abstract(init, self.init_rng, rules)
@@ -259,11 +261,25 @@ class _Run:
                 self.watchdog.step()
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
+                if step in self.moments:
+                    self.keep_moment(step, state)
                 saves = self.evaluates(step) or step % config.save_every == 0
                 if self.stop.should_stop() or saves:
                     state = self.save(step, state)
                     if self.stop.should_stop():
                         return
+
+    def keep_moment(self, step: int, state: TrainState) -> None:
+        """Keeps what the model attends to after a step.
+
+        All hosts gather the state and predict; the first one keeps the file.
+        """
+        with self.paused("looking"):
+            predictions = moments.predictions(self.task, _evaluated(state))
+            if predictions and jax.process_index() == 0:
+                moments.write(self.workdir, step, predictions)
+        if not predictions:
+            self.moments = set()
 
     def evaluates(self, step: int) -> bool:
         """Returns whether the state after a step is evaluated."""

@@ -103,7 +103,7 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
         "the second line",
     ]
     content = examples.of_split([workdir], "all", "test", 2)
-    assert len(content.steps) == len(examples.moments(workdir, "all")) > 1
+    assert len(content.steps) == len(examples.checkpoints_of(workdir, "all")) > 1
     assert all(len(x) == len(content.steps) for x in content.examples[0].answers)
 
 
