@@ -487,6 +487,7 @@ def test_only_length_logging_and_layout_may_change_when_a_run_is_resumed(tmp_pat
         "eval_every",
         "save_every",
         "log_every",
+        "moments",
         "mesh.data",
         "mesh.fsdp",
         "mesh.tensor",
