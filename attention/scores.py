@@ -9,6 +9,7 @@
 | scaled_multiplicative | the same / sqrt(A) | Vaswani et al. (2017), section 3.2.2 |
 | additive | v tanh(W_a query + U_a key) | Bahdanau et al. (2015), A.1.2 |
 | concat | the same as additive | Luong et al. (2015), section 3.1 |
+| additive_relu | v ReLU(W query + U key) | Kazemi and Elqursh (2017), section 3 |
 | location | W query | Luong et al. (2015), section 3.1 |
 | cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 | location_aware | v tanh(W query + V key + U F * previous) | Chorowski et al. (2015) |
@@ -32,6 +33,7 @@ weights, each R keys wide.
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +43,7 @@ from .declaration import Scalar, Score, score_function
 __all__ = [
     "SCORES",
     "STEPWISE_SCORES",
+    "additive_relu_scores",
     "additive_scores",
     "cosine_scores",
     "dot_scores",
@@ -210,8 +213,13 @@ def scaled_multiplicative_scores(
     return _scaled_compare(query, _projected_key(key, w_key), w_query)
 
 
-def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+def _additive(
+    query: jax.Array,
+    key: jax.Array,
+    v: jax.Array,
+    activation: Callable[[jax.Array], jax.Array] = jnp.tanh,
+) -> jax.Array:
+    hidden = activation(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
     if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
         return hidden @ v
     # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
@@ -410,6 +418,54 @@ def location_aware_scores(
     )
 
 
+def _additive_relu(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    return _additive(query, key, v, jax.nn.relu)
+
+
+def _additive_relu_compare(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
+) -> jax.Array:
+    return _additive_relu(_projected_query(query, w_query), key, v)
+
+
+@score_function(
+    project=_projected_key,
+    compare=_additive_relu_compare,
+    match=_additive_relu,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+    v=("A",),
+)
+def additive_relu_scores(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    w_key: jax.Array,
+    v: jax.Array,
+) -> jax.Array:
+    """Additive scores v ReLU(W query + U key): Kazemi and Elqursh (2017), section 3.
+
+    As `additive_scores`, with a ReLU in place of the tanh: two layers of convolutions
+    with kernels of one position, over the concatenation of a feature map with the query
+    at each position.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A], W.
+        w_key: [..., E, A], U.
+        v: [..., A].
+
+    Returns:
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
+
+    Raises:
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`.
+    """
+    return _additive_relu_compare(query, _projected_key(key, w_key), w_query, v)
+
+
 SCORES: dict[str, Score] = {
     "dot": dot_scores,
     "scaled_dot": scaled_dot_scores,
@@ -418,6 +474,7 @@ SCORES: dict[str, Score] = {
     "scaled_multiplicative": scaled_multiplicative_scores,
     "additive": additive_scores,
     "concat": additive_scores,
+    "additive_relu": additive_relu_scores,
     "location": location_scores,
     "cosine": cosine_scores,
 }

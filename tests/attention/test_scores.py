@@ -57,6 +57,8 @@ def loop_score(name, q, k, position, p):
     if name == "additive":
         stacked = np.concatenate([p["w_query"], p["w_key"]])  # Luong's W_a, [D + E, A]
         return p["v"] @ np.tanh(np.concatenate([q, k]) @ stacked)
+    if name == "additive_relu":
+        return p["v"] @ np.maximum(q @ p["w_query"] + k @ p["w_key"], 0)
     if name == "location":
         return sum(q[d] * p["w"][d, position] for d in range(D))
     if name == "location_aware":
@@ -336,6 +338,7 @@ def test_parameters_name_their_axes():
         "multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
         "scaled_multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
         "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
+        "additive_relu": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
         "location_aware": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)}
         | {"filters": ("R", "C"), "w_location": ("C", "A")},
         "location": {"w": ("D", "L")},

@@ -108,6 +108,8 @@ INPUTS = {
     "las_digits": recordings.lines(),
     "dram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "ram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
+    "vqa_scenes": "docs/figures/kernels.png\tis there a red circle\n"
+    "docs/figures/reversal.png\twhat colour is the ring\n",
 }
 
 
@@ -161,6 +163,12 @@ UNREAD = {
     # Translators with attention.
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     "sagan": {"evaluation.size"},  # downloaded images
+    # A user's questions, tested in test_visual_questions_task.py.
+    "vqa_scenes": {
+        f"data.files.{split}.{field}"
+        for split in ("train", "validation", "test")
+        for field in ("questions", "annotations", "images")
+    },
 }
 
 

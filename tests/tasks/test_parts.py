@@ -21,6 +21,7 @@ from tasks.recognition import data as recognition
 from tasks.regression import data as regression
 from tasks.sentences import data as sentences
 from tasks.speech.utterances import Mixing
+from tasks.visual_questions import scenes as shapes
 from training.task import create
 
 CONFIGS = [
@@ -50,6 +51,7 @@ MAKERS = {
     (Mixing, "spectrogram"): lambda spectrogram: 1,
     (Segmentations, "ids"): lambda sentence: 1,
     (sentences, "take"): lambda batch: len(batch["label"]),
+    (shapes, "draw"): lambda scene: 1,
 }
 
 

@@ -1,0 +1,252 @@
+"""Visual question answering: stacked attention, and spatial memory networks.
+
+"Show, Ask, Attend, and Answer", Kazemi and Elqursh (2017), section 3:
+
+    phi = CNN(I),  phi_l = phi_l / |phi_l|      regions of the image
+    s = LSTM(tanh(E q))                         question, the last cell state
+    alpha_g = softmax(v_g ReLU(W s + U phi))    glimpse g over the regions
+    x_g = sum_l alpha_gl phi_l
+    P(answer) = softmax(W_2 ReLU(W_1 [x_1; ...; x_G; s]))
+
+"Ask, Attend and Answer", Xu and Saenko (2016), section 3, with word embeddings V:
+
+    C = V (A phi)^T                             correlation of words and regions
+    o_1 = softmax(max over the words of C) (E_1 phi) + w V
+    o_2 = softmax((E_1 phi) o_1) (E_2 phi) + o_1
+    P(answer) = softmax(W ReLU(o_2))
+
+so that single words guide the first hop, and the whole question with the evidence of
+the first hop guides the second.
+
+Differs from the papers: the image encoder is a small network trained jointly, in place
+of ResNet-152 (Kazemi and Elqursh) and GoogLeNet (Xu and Saenko), or a projection of
+maps; the hidden layer of the glimpses has no dropout. Score and alignment are fields.
+
+Axes: B batch; I, J rows and columns of an image; L regions, row by row; E channels of a
+region; T words; N width of an embedding; D width of the question; A hidden width of a
+score; G glimpses; W answers.
+"""
+
+import functools
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.alignments import ALIGNMENTS
+from attention.core import Attention, attend
+from attention.scores import SCORES
+from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
+from base.records import AttentionRecord
+from models.attention import Score
+from models.captioner import ENCODERS, ImageEncoder
+from models.layers import PAD, Dense, check_fields
+from models.recurrent import STANDARD, Recurrence
+
+GLIMPSE_SCORES = {name: score for name, score in SCORES.items() if score.match}
+HOP_SCORES = tuple(name for name in SCORES if name != "location")
+_ALIGNMENTS = ("global", "gumbel")
+_ANY_WORD = 3  # replaces a question that the model does not read
+
+
+class VisualQuestions(nn.Module):
+    """Base class of models that answer questions about images.
+
+    Attributes:
+        vocab_size: number of words, with the special ids.
+        answers: W.
+        inputs: "image" replaces every question by the same word, and "question" every
+            image by grey.
+        encoder: see `models.captioner.ImageEncoder`.
+        channels: see `models.captioner.ImageEncoder`; the last one is E.
+        embedding: N; 300 in Kazemi and Elqursh.
+        alignment: "global" in the papers, or "gumbel", which samples a region in
+            training.
+        dropout: dropout rate; 0.5 in Kazemi and Elqursh.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    answers: Annotated[int, SIZE]
+    inputs: Literal["both", "image", "question"] = "both"
+    encoder: Annotated[str, Choice(ENCODERS)] = "cnn"
+    channels: Annotated[tuple[int, ...], SIZE.each()] = (64, 128, 256)
+    embedding: Annotated[int, SIZE] = 300
+    alignment: Annotated[str, Choice(_ALIGNMENTS)] = "global"
+    dropout: Annotated[float, FRACTION] = 0.5
+
+    def setup(self):
+        check_fields(self)
+        self.annotate = ImageEncoder(self.encoder, self.channels, 0.0)
+        init = nn.initializers.normal(1.0)
+        shape = self.vocab_size, self.embedding
+        self.embedding_table = self.param("embedding_table", init, shape)
+        self.drop = nn.Dropout(self.dropout)
+
+    def __call__(
+        self, image: jax.Array, question: jax.Array, *, train: bool
+    ) -> jax.Array:
+        """Answers questions; sows an `AttentionRecord` [B, 1, G or hops, L].
+
+        Args:
+            image: [B, I, J, 3] uint8, or maps; see `models.captioner.ImageEncoder`.
+            question: [B, T] int32, padded with PAD.
+            train: whether dropout is on and "gumbel" samples (RNG streams "dropout" and
+                "alignment").
+
+        Returns:
+            [B, W] logits.
+        """
+        if self.inputs == "question":
+            image = jnp.full_like(image, 127)
+        if self.inputs == "image":
+            question = jnp.full_like(question, PAD).at[:, 0].set(_ANY_WORD)
+        regions = self.annotate(image, train=train)  # [B, L, E]
+        return self.answer(regions, question, train=train)
+
+    def read(self, scores: jax.Array, regions: jax.Array, *, train: bool) -> Attention:
+        """Reads regions [B, L, any] by scores [B, Q, L]."""
+        align = ALIGNMENTS[self.alignment]
+        if self.alignment == "gumbel" and train:
+            align = functools.partial(align, rng=self.make_rng("alignment"))
+        return attend(scores, regions, align=align)
+
+    def record(self, weights: jax.Array, queries: str) -> None:
+        """Sows the weights [B, G, L] of all glimpses or hops."""
+        record = AttentionRecord(
+            weights[:, None], kind="glimpse", queries=queries, keys="map"
+        )
+        self.sow(*record.sown())
+
+
+class ShowAskAttendAnswer(VisualQuestions):
+    """Stacked glimpses, Kazemi and Elqursh (2017); see the module's docstring.
+
+    Attributes:
+        glimpses: G; 0 for the mean of all regions, without attention.
+        score: a key of `GLIMPSE_SCORES`; with `additive_relu` and `additive` all
+            glimpses share the hidden layer, as in the paper.
+        score_hidden: A.
+        hidden: D.
+        classifier: width of the hidden layer of the classifier.
+
+    The other fields are those of `VisualQuestions`. Defaults are the paper's.
+    """
+
+    glimpses: Annotated[int, COUNT] = 2
+    score: Annotated[str, Choice(GLIMPSE_SCORES)] = "additive_relu"
+    score_hidden: Annotated[int, SIZE] = 512
+    hidden: Annotated[int, SIZE] = 1024
+    classifier: Annotated[int, SIZE] = 1024
+
+    def setup(self):
+        super().setup()
+        self.lstm = Recurrence("lstm", self.hidden, STANDARD)
+        self.layer, self.output = Dense(self.classifier), Dense(self.answers)
+        self.match = GLIMPSE_SCORES[self.score]
+        self.has_vector = "v" in self.match.parameters
+        if not self.glimpses:
+            return
+        rows = 1 if self.has_vector else self.glimpses
+        self.query = Dense(rows * self.score_hidden)  # W
+        self.key = Dense(self.score_hidden, use_bias=False)  # U
+        if self.has_vector:
+            init = nn.initializers.xavier_uniform()
+            self.v = self.param("v", init, (self.glimpses, self.score_hidden))
+
+    def answer(
+        self, regions: jax.Array, question: jax.Array, *, train: bool
+    ) -> jax.Array:
+        """Returns the logits [B, W] of regions [B, L, E] and questions [B, T]."""
+        drop = functools.partial(self.drop, deterministic=not train)
+        phi = unit(regions)
+        s = self.ask(question, train=train)  # [B, D]
+        if self.glimpses:
+            scores = self.scores(drop(s), drop(phi))  # [B, G, L]
+            x, alpha = self.read(scores, phi, train=train)  # [B, G, E]
+            self.record(alpha, "glimpses")
+        else:
+            x = phi.mean(1, keepdims=True)
+        x = jnp.concatenate([x.reshape(len(x), -1), s], -1)  # [x_1; ...; x_G; s]
+        return self.output(drop(nn.relu(self.layer(drop(x)))))
+
+    def ask(self, question: jax.Array, *, train: bool) -> jax.Array:
+        """Returns the last cell state s [B, D] of the LSTM over questions [B, T]."""
+        words = self.drop(self.embedding_table[question], deterministic=not train)
+        _, carry = self.lstm(nn.tanh(words), question != PAD)
+        return carry[:, self.hidden :]  # h and c are side by side
+
+    def scores(self, s: jax.Array, phi: jax.Array) -> jax.Array:
+        """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
+        query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
+        v = {"v": self.v} if self.has_vector else {}
+        return self.match.match(query, self.key(phi)[:, None], **v)[:, :, 0]
+
+
+class SpatialMemoryNetwork(VisualQuestions):
+    """Spatial memory network, Xu and Saenko (2016); see the module's docstring.
+
+    Attributes:
+        hops: 1 or 2 in the paper; later hops are as the second one.
+        score: one of `HOP_SCORES`; "dot" in the paper.
+        score_hidden: A, for scores with a hidden layer.
+
+    The other fields are those of `VisualQuestions`.
+    """
+
+    hops: Annotated[int, LAYERS] = 2
+    score: Annotated[str, Choice(HOP_SCORES)] = "dot"
+    score_hidden: Annotated[int, SIZE] = 512
+
+    def setup(self):
+        super().setup()
+        self.attention = Dense(self.embedding)  # A
+        self.evidence = [Dense(self.embedding) for _ in range(self.hops)]  # E_k
+        self.compare = [
+            Score(self.score, hidden=self.score_hidden) for _ in range(self.hops)
+        ]
+        self.output = Dense(self.answers)
+
+    @nn.compact
+    def answer(
+        self, regions: jax.Array, question: jax.Array, *, train: bool
+    ) -> jax.Array:
+        """Returns the logits [B, W] of regions [B, L, E] and questions [B, T]."""
+        drop = functools.partial(self.drop, deterministic=not train)
+        valid = question != PAD  # [B, T]
+        words = drop(self.embedding_table[question]) * valid[..., None]  # V, [B, T, N]
+        ones = nn.initializers.ones
+        w = self.param("bag", ones, question.shape[1:])  # a weight of each position
+        o = jnp.einsum("t,btn->bn", w, words)[:, None]  # the question, [B, 1, N]
+        correlation = self.compare[0](words, self.attention(regions))  # C, [B, T, L]
+        scores = word_guided_scores(correlation, valid)
+        memories = [evidence(regions) for evidence in self.evidence]  # E_k phi
+        weights = []
+        for hop, memory in enumerate(memories):  # [B, L, N]
+            if hop:
+                scores = self.compare[hop](o, memories[hop - 1])  # [B, 1, L]
+            context, alpha = self.read(scores, memory, train=train)
+            o = context + o
+            weights.append(alpha)
+        self.record(jnp.concatenate(weights, 1), "hops")
+        return self.output(drop(nn.relu(o[:, 0])))
+
+
+def word_guided_scores(correlation: jax.Array, valid: jax.Array) -> jax.Array:
+    """Maximum correlation of a region with any word: Xu and Saenko (2016), section 3.
+
+    Args:
+        correlation: [B, T, L] of words and regions.
+        valid: bool [B, T], False at padding.
+
+    Returns:
+        [B, 1, L] scores.
+    """
+    return jnp.where(valid[..., None], correlation, -jnp.inf).max(1, keepdims=True)
+
+
+def unit(x: jax.Array) -> jax.Array:
+    """Vectors [..., E] divided by their Euclidean norm; a vector of zeros stays 0."""
+    square = jnp.sum(jnp.square(x), -1, keepdims=True)
+    # The inner `where` keeps the infinite slope at 0 out of the gradient.
+    return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)

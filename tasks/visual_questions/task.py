@@ -1,0 +1,307 @@
+"""Visual question answering: one answer to a question about an image.
+
+`tasks.visual_questions.data` has the questions. The loss of a question is the mean
+negative log-likelihood of its annotators' answers, those that are not possible left out
+(Kazemi and Elqursh, 2017, section 3). `accuracy` is that of
+`tasks.visual_questions.metrics`; `mass_in_box` the attention in the boxes of the
+objects that a question is about, which scenes know.
+
+Works with models whose `model.apply(variables, image, question, train=...)` returns
+logits [B, W], with the fields `vocab_size` and `answers`; those that attend sow an
+`AttentionRecord` with weights [B, 1, G, L].
+
+Axes: B questions; K annotators; G glimpses; L regions of an image, row by row; M boxes;
+T words; W answers.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.fields import Fields, unread
+from base.ranges import BATCH, EXAMPLES, SIZE, Choice, Range
+from base.records import AttentionRecord, records_of
+from figures import charts
+from figures.attention import AttentionMap, Places, grid
+from figures.strips import Strip, caption_strips
+from tasks.captioning.captions import read_image
+from tasks.common.splits import SPLITS
+from tasks.common.vocabulary import UNK
+from tasks.visual_questions import data as visual
+from tasks.visual_questions import metrics
+from tasks.visual_questions.data import Questions, VisualData
+from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.state import Batch, LossResult, Scores, TrainState
+from training.task import Evaluation, NoOptions, Prediction, Task
+
+
+class VisualFiles(Fields):
+    """Questions and annotations, JSON files, and the folder of the images."""
+
+    questions: str = ""
+    annotations: str = ""
+    images: str = ""
+
+
+class SplitFiles(Fields):
+    """The files of each split."""
+
+    train: VisualFiles = VisualFiles()
+    validation: VisualFiles = VisualFiles()
+    test: VisualFiles = VisualFiles()
+
+
+class VisualFields(Fields):
+    """`config.data`: questions about images."""
+
+    source: Annotated[str, Choice(visual.SOURCES)] = "scenes"
+    size: Annotated[int, Range(24, 10_000, whole=True)] = 64  # pixels per side
+    answers: Annotated[int, SIZE] = 3000  # maximum; the paper's
+    max_length: Annotated[int, SIZE] = 12  # words; longer questions are cut
+    batch_size: Annotated[int, BATCH] = 64
+    files: SplitFiles = SplitFiles()
+
+    def __post_init__(self):
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+            return
+        for split in SPLITS:
+            for field, path in vars(getattr(self.files, split)).items():
+                if not path and split != "test":
+                    raise UserError(f"config.data.files.{split}.{field} is missing")
+
+
+class VisualEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    questions: Annotated[int, EXAMPLES] = 10_000  # maximum
+
+
+class VisualConfig(ModelConfig):
+    """The config of visual question answering."""
+
+    data: VisualFields = VisualFields()
+    evaluation: VisualEvaluation = VisualEvaluation(checkpoint="best")
+
+
+class VisualQuestionAnswering(Task):
+    """Visual question answering; see the module docstring."""
+
+    metric = ("accuracy", "max")
+    Config = VisualConfig
+    table = "answers", ("type", "question", "answer", "answers")
+    figure_name = "question"
+
+    @classmethod
+    def prepare(
+        cls, config: ConfigDict, workdir: Path, *, training: bool
+    ) -> VisualData:
+        """Reads or builds the vocabulary; see `Task`."""
+        folder = Path(workdir) / "assets"
+        if not training:
+            return VisualData(config, visual.load(folder))
+        data = VisualData(config)
+        data.write(folder)
+        return data
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        assets: VisualData,
+        *,
+        axis_name: str | None = None,
+    ):
+        """Builds the model and the objective; see `Task`."""
+        self.config, self.data = config, assets
+        self.vocabulary = assets.vocabulary
+        self.model = checks.build_model(
+            config.architecture,
+            config.model,
+            vocab_size=self.vocabulary.words.size,
+            answers=len(self.vocabulary.answers),
+        )
+        self.objective = Supervised(
+            self._init, self.loss, make_optimizer(config), axis_name=axis_name
+        )
+
+    def _init(self, rng: jax.Array) -> Any:
+        data = self.config.data
+        image = jnp.zeros((1, data.size, data.size, 3), jnp.uint8)
+        question = jnp.full((1, data.max_length), UNK, jnp.int32)
+        return self.model.init(rng, image, question, train=False)["params"]
+
+    def train_data(self) -> visual.QuestionBatches:
+        """Returns the training batches."""
+        return self.data.batches()
+
+    def loss(
+        self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
+    ) -> LossResult:
+        """Returns the mean negative log-likelihood of the annotators' answers."""
+        logits = self.model.apply(
+            {"params": params},
+            batch["image"],
+            batch["question"],
+            train=True,
+            rngs={"dropout": rng, "alignment": jax.random.fold_in(rng, 1)},
+        )
+        nats = answer_losses(logits, batch["answers"])
+        count = jnp.asarray(len(nats), jnp.float32)
+        given = (logits.argmax(-1)[:, None] == batch["answers"]).mean(1)
+        return nats.sum(), (count, {"training_agreement": (100 * given.sum(), count)})
+
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Questions]:
+        """Returns questions of the split; see `Task`."""
+        return {split: self.data.questions(split)}
+
+    def outputs(
+        self, state: TrainState, batch: Batch, attention: bool
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """Returns logits [B, W], and the weights [B, G, L] of a model that attends."""
+        logits, sown = self.model.apply(
+            {"params": state.params},
+            batch["image"],
+            batch["question"],
+            train=False,
+            mutable=["attention"],
+        )
+        records = records_of(sown, AttentionRecord)
+        return logits, [record.weights[:, 0] for record in records]
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns scores in per cent.
+
+        Scores: `accuracy`; that of each type of question, `accuracy_TYPE`; those of
+        `metrics.mass_in_boxes`.
+        """
+        split = evaluation.split
+        logits, weights = evaluation.answers[split].arrays
+        questions: Any = evaluation.examples[split]
+        answers, boxes = questions.arrays["answers"], questions.arrays["boxes"]
+        correct = 100 * metrics.accuracy(logits.argmax(-1), answers)
+        scores = {"accuracy": float(correct.mean())}
+        types = np.array(questions.types)
+        for name in sorted(set(questions.types)):
+            scores[f"accuracy_{name}"] = float(correct[types == name].mean())
+        for each in weights:
+            scores |= metrics.mass_in_boxes(each, boxes, self.config.data.size)
+        return scores
+
+    def rows(self, evaluation: Evaluation) -> list[Sequence[str]]:
+        """Returns type, question, answer and the annotators' answers."""
+        split = evaluation.split
+        questions: Any = evaluation.examples[split]
+        best = evaluation.answers[split].arrays[0].argmax(-1)
+        return [
+            (
+                questions.types[i],
+                questions.texts[i],
+                self.vocabulary.answers[best[i]],
+                " | ".join(questions.answers[i]),
+            )
+            for i in range(len(questions))
+        ]
+
+    def parse(self, line: str, options: NoOptions) -> Any:
+        """Returns the example of the path of an image, a tab and a question."""
+        path, tab, question = line.partition("\t")
+        if not tab or not visual.plain(question):
+            raise UserError("must be the path of an image, a tab and a question")
+        data = self.config.data
+        ids = self.vocabulary.ids(question, data.max_length)
+        return {
+            "image": read_image(Path(path.strip()), data.size),
+            "question": visual.pad([ids], data.max_length)[0],
+            "answers": np.full(1, -1, np.int32),
+            "boxes": np.zeros((1, 4), np.int32),
+        }
+
+    def unusual(self, example: Any, answer: Any) -> Sequence[str]:
+        """Returns a warning about words that no training question has."""
+        unknown = int((example["question"] == UNK).sum())
+        return [f"has {unknown} words that no training question has"] * bool(unknown)
+
+    def show(self, example: Any, answer: Any) -> Prediction:
+        """Returns the answer and its log-probability, in nats."""
+        logits, weights = answer
+        text = self.vocabulary.answers[logits.argmax()]
+        ids = example["question"]
+        question = " ".join(self.vocabulary.words.names[i] for i in ids if i)
+        return Prediction(
+            text,
+            float(jax.nn.log_softmax(logits).max()),
+            tuple(_map(each, example["image"]) for each in weights),
+            caption=f"{question}? {text}",
+            details=(example, weights),
+        )
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
+        """Draws an image and the attention of each glimpse or hop.
+
+        A frame marks the object that is asked for, if it is known.
+        """
+        example, weights = prediction.details
+        if not weights:
+            return None
+        (maps,) = weights  # [G, L]
+        side = math.isqrt(maps.shape[-1])
+        words = [f"glimpse {g}" for g in range(1, len(maps) + 1)]
+        box = example["boxes"][0]
+        boxes = [box.tolist() if box.any() else None] * len(maps)
+        strip = Strip(words, maps.reshape(-1, side, side), boxes)
+        title = f"{title}: {prediction.caption}"
+        return caption_strips(example["image"], [strip], title, path)
+
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws the accuracy of each type of question."""
+        split, start = evaluation.split, "accuracy_"
+        heights = {
+            name.removeprefix(start): score
+            for name, score in evaluation.scores.items()
+            if name.startswith(start)
+        }
+        if not heights:
+            return []
+        path, title = folder / f"accuracy_{split}.png", f"Accuracy by type ({split})"
+        names = {"axis_title": "type of question", "value_title": "% correct"}
+        return [charts.bars(heights, title, path, maximum=100, **names)]
+
+
+def _map(weights: np.ndarray, image: np.ndarray) -> AttentionMap:
+    """The weights [G, L] of glimpses over the regions of an image [I, J, 3]."""
+    side = math.isqrt(weights.shape[-1])
+    regions = [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(side, side)]
+    glimpses = [f"glimpse {g + 1}" for g in range(len(weights))]
+    places = Places(grid(side, side), image)
+    titles = "glimpse", "region"
+    return AttentionMap(
+        "glimpse", weights[None], glimpses, regions, titles=titles, places=places
+    )
+
+
+def answer_losses(logits: jax.Array, answers: jax.Array) -> jax.Array:
+    """Mean negative log-likelihood of the annotators' answers.
+
+    Args:
+        logits: [B, W].
+        answers: int [B, K], numbers of the answers; -1 for one that is not possible,
+            which adds 0.
+
+    Returns:
+        [B] in nats.
+    """
+    nats = -jax.nn.log_softmax(logits)
+    each = jnp.take_along_axis(nats, jnp.maximum(answers, 0), 1)  # [B, K]
+    return jnp.where(answers >= 0, each, 0).mean(1)

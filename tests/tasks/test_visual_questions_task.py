@@ -1,0 +1,363 @@
+"""Data, metrics and task of visual question answering."""
+
+import collections
+import itertools
+import json
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from base.errors import UserError
+from configs.vqa_scenes import get_config
+from tasks.common.splits import SPLITS
+from tasks.visual_questions import data as visual
+from tasks.visual_questions import metrics, scenes
+from tasks.visual_questions.task import answer_losses
+from training.configuration import check
+from training.task import NoOptions, Task, create
+
+SIZE, CELL = 64, 21
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    config = get_config("smoke")
+    check(config, Task)
+    return create(config, tmp_path_factory.mktemp("run"), training=True)
+
+
+def shape_of_pixels():
+    """Name of the shape by its pixels, without empty rows and columns."""
+    shapes = {}
+    for shape, side in itertools.product(scenes.SHAPES, range(12, CELL + 1)):
+        mask = scenes._mask(shape, side)
+        mask = mask[mask.any(1)][:, mask.any(0)]
+        assert shapes.setdefault((mask.shape, mask.tobytes()), shape) == shape
+    return shapes
+
+
+SHAPE_OF_PIXELS = shape_of_pixels()
+
+
+def recognise(image, box):
+    """Colour and shape of the object in a part of an image, None for no object."""
+    top, left, bottom, right = box
+    part = image[top:bottom, left:right].astype(int)
+    mask = (part != image[-1, -1]).any(-1)  # no shape reaches the last pixel
+    if not mask.any():
+        return None
+    pixels = mask[mask.any(1)][:, mask.any(0)]
+    distance = {
+        name: abs(part[mask].mean(0) - colour).sum()
+        for name, colour in scenes.COLOURS.items()
+    }
+    colour = min(distance, key=distance.get)
+    return colour, SHAPE_OF_PIXELS[pixels.shape, pixels.tobytes()]
+
+
+def solve(scene):
+    """The answer to a question, from the pixels of the image."""
+    grid = {
+        (i, j): recognise(
+            scene.image, (CELL * i, CELL * j, CELL * i + CELL, CELL * j + CELL)
+        )
+        for i, j in itertools.product(range(3), repeat=2)
+    }
+    cells = {cell: x for cell, x in grid.items() if x}
+    assert 4 <= len(cells) <= 6
+    text = scene.question.split()
+    singular = {plural: shape for shape, plural in scenes.PLURALS.items()}
+    if text[0] == "how":
+        shape = singular[text[2]]
+        return str(sum(x[1] == shape for x in cells.values()))
+    if text[:3] == ["is", "there", "a"]:
+        return "yes" if tuple(text[3:]) in cells.values() else "no"
+    if text[1] == "colour":
+        (colour,) = [c for c, shape in cells.values() if shape == text[-1]]
+        return colour
+    if text[0] == "is":
+        (first,), (second,) = (
+            [shape for c, shape in cells.values() if c == colour]
+            for colour in (text[2], text[-2])
+        )
+        return "yes" if first == second else "no"
+    (cell,) = [cell for cell, x in cells.items() if x == tuple(text[-2:])]
+    down, right = (-1, 0) if "above" in text else (0, -1)
+    return cells[cell[0] + down, cell[1] + right][1]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return [scenes.draw(np.random.default_rng(i), SIZE) for i in range(150)]
+
+
+def test_the_answer_is_that_of_the_pixels(drawn):
+    for scene in drawn:
+        assert solve(scene) == scene.answer, scene.question
+    assert {scene.type for scene in drawn} == set(scenes.TYPES)
+
+
+def test_boxes_are_those_of_the_objects_that_are_asked_for(drawn):
+    for scene in drawn:
+        boxes = [box for box in scene.boxes if box.any()]
+        objects = [recognise(scene.image, box) for box in boxes]
+        words = scene.question.split()
+        if scene.type == "colour":
+            assert objects == [(scene.answer, words[-1])]
+        elif scene.type in ("left", "above"):
+            assert objects[0][1] == scene.answer and objects[1] == tuple(words[-2:])
+        elif scene.type == "count":
+            assert len(objects) == int(scene.answer)
+            assert {scenes.PLURALS[x[1]] for x in objects} <= {words[2]}
+        elif scene.type == "exists":
+            assert objects == [tuple(words[-2:])] * (scene.answer == "yes")
+        else:
+            assert [x[0] for x in objects] == [words[2], words[-2]]
+
+
+def test_a_missing_object_has_its_colour_and_its_shape_elsewhere():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        plan = scenes._exists(rng)
+        colour, shape = plan.question[0].split()
+        names = [(scenes._NAMES[c], scenes.SHAPES[s]) for s, c in plan.others]
+        assert any(c == colour and s != shape for c, s in names)
+        assert any(s == shape and c != colour for c, s in names)
+
+
+def test_the_question_says_nothing_about_the_answer():
+    rng, correct = np.random.default_rng(0), []
+    for kind in scenes.TYPES:
+        pairs = [scenes._PLANS[kind](rng)[:2] for _ in range(16_000)]
+        counts = collections.defaultdict(collections.Counter)
+        for question, answer in pairs[:8000]:
+            counts[question][answer] += 1
+        every = collections.Counter(answer for _, answer in pairs)
+        assert max(every.values()) < 1.15 * min(every.values())
+        best = {question: x.most_common(1)[0][0] for question, x in counts.items()}
+        correct.append(np.mean([best[q] == answer for q, answer in pairs[8000:]]))
+    assert abs(np.mean(correct) - scenes.CHANCE) < 0.01
+
+
+def test_held_out_scenes_are_always_the_same_and_differ_by_split(task):
+    data = task.data
+    again = visual.VisualData(task.config)
+    first, same, other = (
+        np.stack([row["image"] for row in part[:5]])
+        for part in (
+            data.questions("test"),
+            again.questions("test"),
+            data.questions("validation"),
+        )
+    )
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+    with pytest.raises(UserError, match="^split is train: must be"):
+        data.questions("train")
+
+
+def test_accuracy_is_the_mean_over_all_but_one_annotator():
+    by_hand = [0, 0.3, 0.6, 0.9, *[1] * 7]
+    np.testing.assert_allclose(metrics.leave_one_out(np.arange(11), 10), by_hand)
+    simple = [0, 1 / 3, 2 / 3, *[1] * 8]
+    np.testing.assert_allclose(metrics.consensus(np.arange(11)), simple)
+    rng = np.random.default_rng(0)
+    answers, predicted = rng.integers(-1, 4, (13, 10)), rng.integers(0, 4, 13)
+    loop = [
+        np.mean([min((np.delete(row, k) == p).sum() / 3, 1) for k in range(10)])
+        for row, p in zip(answers, predicted, strict=True)
+    ]
+    np.testing.assert_allclose(metrics.accuracy(predicted, answers), loop)
+    single = metrics.accuracy(np.array([2, 0]), np.array([[2], [1]]))
+    np.testing.assert_array_equal(single, [1, 0])
+
+
+def test_the_loss_is_the_mean_over_the_annotators():
+    logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
+    answers = jnp.array([[0, 0, 1, -1], [2, 2, 2, 2]])
+    expected = [(2 * np.log(2) + np.log(4)) / 4, -np.log(0.8)]
+    np.testing.assert_allclose(answer_losses(logits, answers), expected, rtol=1e-5)
+
+
+def test_coverage_counts_the_pixels_of_a_region_in_boxes():
+    boxes = np.array([[[3, 5, 17, 13], [0, 20, 4, 30]], np.zeros((2, 4), int)])
+    actual = metrics.coverage(boxes, regions=16, size=40)
+    pixels = np.zeros((40, 40))
+    for top, left, bottom, right in boxes[0]:
+        pixels[top:bottom, left:right] = 1
+    expected = pixels.reshape(4, 10, 4, 10).mean((1, 3)).ravel()
+    np.testing.assert_allclose(actual, [expected, np.zeros(16)], atol=1e-12)
+    # The second question has no box, and does not count.
+    uniform = np.full((2, 3, 16), 1 / 16)
+    uniform[1] = np.nan
+    scores = metrics.mass_in_boxes(uniform, boxes, 40)
+    area = 100 * (14 * 8 + 4 * 10) / 1600
+    names = {"mass_in_box", "area_of_box", *(f"mass_in_box_{g}" for g in (1, 2, 3))}
+    assert scores == {name: pytest.approx(area) for name in names}
+    assert metrics.mass_in_boxes(uniform, np.zeros((2, 1, 4), int), 40) == {}
+
+
+def png(path, level):
+    Image.new("RGB", (SIZE, SIZE), (level, 0, 0)).save(path)
+
+
+def test_easy_vqa_is_read_from_its_wheel(tmp_path, monkeypatch):
+    monkeypatch.setattr(visual, "_EASY_VALIDATION", 1)
+    questions = [
+        ["what color is the shape?", "red", 2],
+        ["is there a circle?", "yes", 0],
+        ["what is the red shape?", "circle", 1],
+    ]
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as wheel:
+        for split in ("train", "test"):
+            folder = f"easy_vqa/data/{split}"
+            wheel.writestr(f"{folder}/questions.json", json.dumps(questions))
+            for n in range(3):
+                png(tmp_path / "x.png", 50 * n)
+                wheel.write(tmp_path / "x.png", f"{folder}/images/{n}.png")
+    parts = {x: visual.read_easy(tmp_path / "x.whl", x) for x in SPLITS}
+    assert [len(x) for x in parts.values()] == [2, 1, 3]
+    assert parts["validation"].texts == ["what color is the shape"]
+    assert parts["test"].types == ["colour", "exists", "shape"]
+    assert parts["train"].answers == [["yes"], ["circle"]]
+    assert parts["test"].images[2][0, 0].tolist() == [100, 0, 0]
+
+
+@pytest.mark.network
+def test_easy_vqa_has_its_published_questions():
+    parts = {split: visual.easy(split) for split in SPLITS}
+    counts = [len(x) for x in parts.values()]
+    assert sum(counts[:2]) == 38_575 and counts[2] == 9673
+    assert len(visual.build(parts["train"], 100).answers) == 13
+
+
+def vqa_files(folder):
+    """A config of two questions for each split in the format of VQA."""
+    config = get_config("smoke")
+    config.data.source, config.data.answers = "files", 2
+    (folder / "images").mkdir()
+    for number in (7, 12):
+        png(folder / f"images/COCO_val2014_{number:012}.png", number)
+    questions = [
+        {"question_id": 71, "image_id": 7, "question": "Is it Red?"},
+        {"question_id": 120, "image_id": 12, "question": "How many, exactly?"},
+    ]
+    answers = [["yes"] * 7 + ["no"] * 3, ["The two"] * 6 + ["two."] * 3 + ["3"]]
+    annotations = [
+        {
+            "question_id": number,
+            "answer_type": kind,
+            "answers": [{"answer": x} for x in each],
+        }
+        for number, kind, each in zip(
+            (71, 120), ("yes/no", "number"), answers, strict=True
+        )
+    ][::-1]
+    for name, entries in (("questions", questions), ("annotations", annotations)):
+        (folder / f"{name}.json").write_text(json.dumps({name: entries}))
+    for split in SPLITS:
+        for name in ("questions", "annotations"):
+            config.data.files[split][name] = str(folder / f"{name}.json")
+        config.data.files[split].images = str(folder / "images")
+    return config
+
+
+def test_questions_are_read_in_the_format_of_vqa(tmp_path):
+    config = vqa_files(tmp_path)
+    check(config, Task)
+    task = create(config, tmp_path / "run", training=True)
+    assert task.vocabulary.answers == ("two", "yes")  # no and 3 are not possible
+    questions = task.data.questions("validation")
+    assert questions.texts == ["is it red", "how many exactly"]
+    assert questions.types == ["yes_no", "number"]
+    counts = [
+        [(row == n).sum() for n in (0, 1, -1)] for row in questions.arrays["answers"]
+    ]
+    assert counts == [[0, 7, 3], [9, 0, 1]]
+    assert questions[1]["image"][0, 0].tolist() == [12, 0, 0]
+    batch = task.train_data()[0]
+    size = config.data.size
+    assert batch["image"].shape == (config.data.batch_size, size, size, 3)
+    other = create(config, tmp_path / "run", training=False)
+    assert other.vocabulary.answers == task.vocabulary.answers
+    assert other.vocabulary.words.names == task.vocabulary.words.names
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda f: (f / "questions.json").write_text("{}"),
+            "train.questions is .*format",
+        ),
+        (
+            lambda f: (f / "questions.json").unlink(),
+            "train.questions is .*No such file",
+        ),
+        (
+            lambda f: (f / "annotations.json").write_text('{"annotations": []}'),
+            "train.annotations: question 71 is missing",
+        ),
+        (
+            lambda f: (f / "images/COCO_val2014_000000000012.png").unlink(),
+            "train.images: .* has no image 12",
+        ),
+        (
+            lambda f: (f / "images/COCO_val2014_000000000012.png").write_text("x"),
+            "train.images: image .* cannot be read",
+        ),
+    ],
+)
+def test_faulty_files_are_named(change, message, tmp_path):
+    config = vqa_files(tmp_path)
+    change(tmp_path)
+    with pytest.raises(UserError, match=f"^config.data.files.{message}"):
+        create(config, tmp_path / "run", training=True)
+
+
+def test_missing_fields_of_files_are_named(tmp_path):
+    config = vqa_files(tmp_path)
+    config.data.files.validation.images = ""
+    with pytest.raises(
+        UserError, match="^config.data.files.validation.images is missing"
+    ):
+        check(config, Task)
+
+
+def test_one_batch_is_learned(tmp_path):
+    config = get_config("smoke")
+    config.model.update({"channels": (16, 32), "hidden": 32, "embedding": 16})
+    config.model.update({"score_hidden": 16, "classifier": 32, "dropout": 0.0})
+    config.optimizer.update(
+        {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0, "warmup": 0}
+    )
+    del config.optimizer["decay_steps"]
+    task = create(config, tmp_path, training=True)
+    batch, step = task.train_data()[0], jax.jit(task.objective.step)
+    state = task.objective.init(jax.random.key(0))
+    for number in range(120):
+        state, _ = step(state, batch, jax.random.key(number))
+    logits, _ = task.outputs(state, batch, True)
+    np.testing.assert_array_equal(logits.argmax(-1), batch["answers"][:, 0])
+
+
+def test_a_question_about_an_image_file_is_answered_and_drawn(task, tmp_path):
+    png(tmp_path / "x.png", 200)
+    example = task.parse(f"{tmp_path / 'x.png'}\tIs there a red dog?", NoOptions())
+    state = task.objective.init(jax.random.key(0))
+    (answer,) = task.answers(state, [example], attention=True)
+    prediction = task.show(example, answer)
+    assert prediction.text in scenes.ANSWERS and prediction.score < 0
+    assert prediction.caption.startswith("is there a red <unk>?")
+    assert task.unusual(example, answer) == [
+        "has 1 words that no training question has"
+    ]
+    assert task.draw(prediction, "x", tmp_path / "y.png") == tmp_path / "y.png"
+    assert (tmp_path / "y.png").exists()
+    for line in ("x.png", "x.png\t?"):
+        with pytest.raises(UserError, match="^must be the path of an image, a tab"):
+            task.parse(line, NoOptions())
