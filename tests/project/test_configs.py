@@ -106,6 +106,7 @@ INPUTS = {
     "captioning": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "sagan": "corners\ncorners\n",
     "las_digits": recordings.lines(),
+    "icm_rooms": "rooms\t7\nrooms-1\t3\n",
     "dram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "ram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "vqa_scenes": "docs/figures/kernels.png\tis there a red circle\n"

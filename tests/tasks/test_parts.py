@@ -11,6 +11,7 @@ from base.errors import UserError
 from tasks.adding import data as adding
 from tasks.algorithmic import data as algorithmic
 from tasks.captioning import captions
+from tasks.common import policy
 from tasks.common.vocabulary import Segmentations
 from tasks.images import data as images
 from tasks.language import agreement_data as agreement
@@ -45,6 +46,7 @@ MAKERS = {
     (images, "_shift"): lambda image: 1,
     (pointing, "answers"): len,
     (Questions, "batch"): lambda batch: batch["answer"].size,
+    (policy, "seeds"): len,
     (recognition, "_canvas"): lambda canvas: 1,
     (regression, "take"): lambda batch: len(batch["x"]),
     (running_text, "_take"): len,

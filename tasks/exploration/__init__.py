@@ -1,0 +1,1 @@
+"""Exploration of rooms by an agent that is curious."""

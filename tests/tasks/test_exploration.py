@@ -1,0 +1,429 @@
+"""Environments and task of exploration."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from base.errors import UserError
+from configs.icm_rooms import get_config
+from models.curiosity import (
+    CuriousAgent,
+    curiosity_loss,
+    forward_loss,
+    inverse_loss,
+)
+from tasks.common import policy
+from tasks.exploration import environments
+from tasks.exploration.environments import VIEW, Rooms, Television, distances
+from tasks.exploration.task import cells_visited, probe, visits_of
+from training.checkpoints import Checkpoints
+from training.configuration import check
+from training.task import Task, create
+
+PRESS, T = 4, 103
+MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)]
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    config = get_config("smoke")
+    check(config, Task)
+    return create(config, tmp_path_factory.mktemp("run"), training=True)
+
+
+@pytest.fixture(scope="module")
+def state(task):
+    return jax.jit(task.objective.init)(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def step(task):
+    return jax.jit(task.objective.step)
+
+
+def run(environment, actions, seed=0):
+    """States, observations, rewards and ends of an episode, from the first state on."""
+
+    @jax.jit
+    def episode(rng):
+        first, rng = environment.reset(rng), jax.random.split(rng, len(actions))
+
+        def step(state, inputs):
+            state, *rest = environment.step(state, *inputs)
+            return state, (state, *rest)
+
+        _, rest = jax.lax.scan(step, first[0], (jnp.asarray(actions), rng))
+        return first, rest
+
+    (state, observation), (states, observations, reward, done) = episode(
+        jax.random.key(seed)
+    )
+    join = lambda a, b: np.concatenate([np.asarray(a)[None], b])  # noqa: E731
+    states = jax.tree.map(join, state, states)
+    return states, jax.tree.map(join, observation, observations), reward, done
+
+
+def random_actions(seed=0):
+    return np.random.default_rng(seed).integers(0, 5, T)
+
+
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_doors_connect_the_rooms_as_a_tree(number):
+    rooms = Rooms(number, rooms=3)
+    wall, door, goal = rooms._map
+    assert wall.shape == rooms.grid == (19, 19)
+    assert door.sum() == 3 * 3 - 1 and not (wall & door).any()
+    assert wall[[0, -1]].all() and wall[:, [0, -1]].all()
+    distance = distances(wall, (3, 3))
+    assert ((distance >= 0) == ~wall).all()  # every cell can be reached
+    assert distance[goal] == distance.max() and not door[goal]
+    again, other = Rooms(number), Rooms(number + 1)
+    np.testing.assert_array_equal(again._planes, rooms._planes)
+    assert not np.array_equal(other._planes, rooms._planes)
+
+
+def test_distances_are_those_of_repeated_steps():
+    wall, _, _ = Rooms(3, rooms=2)._map
+    distance, reached = distances(wall, (3, 3)), np.zeros_like(wall)
+    reached[3, 3] = True
+    for number in range(distance.max() + 1):
+        np.testing.assert_array_equal(reached, (0 <= distance) & (distance <= number))
+        spread = [np.roll(reached, step, (0, 1)) for step in MOVES]
+        reached = np.any(spread, 0) & ~wall
+
+
+def test_an_episode_equals_a_simulation():
+    rooms, actions = Rooms(0, rooms=2, horizon=97), random_actions()
+    states, views, rewards, done = run(rooms, actions)
+    wall, door, goal = rooms._map
+    position, opened = tuple(states.position[0]), np.zeros_like(wall)
+    assert 1 <= min(position) and max(position) <= 5
+    blocked = 0
+    for t, action in enumerate(actions):
+        cell = tuple(np.add(position, MOVES[action]))
+        if door[cell] and not opened[cell]:
+            opened[cell] = True  # and the agent stays
+        elif not wall[cell]:
+            position = cell
+        blocked += wall[cell]
+        assert tuple(states.position[t + 1]) == position
+        np.testing.assert_array_equal(states.opened[t + 1], opened)
+        assert bool(rewards[t]) == (position == goal)
+        assert bool(done[t]) == (position == goal or t + 1 >= 97)
+        planes = np.pad(np.stack([wall, door & ~opened], -1), [(3, 3), (3, 3), (0, 0)])
+        i, j = position
+        around = planes[i : i + VIEW, j : j + VIEW]
+        np.testing.assert_array_equal(views[t + 1][..., :2] > 0, around)
+    assert blocked > 5 and opened.any()
+
+
+def route(environment, rooms):
+    """The shortest way to the goal, from the start of the seed 0."""
+    wall, door, goal = rooms._map
+    states, *_ = run(environment, [PRESS])
+    cell = tuple(int(x) for x in getattr(states, "inner", states).position[0])
+    distance, actions = distances(wall, goal), []
+    while cell != goal:
+        steps = [tuple(np.add(cell, move)) for move in MOVES[:4]]
+        action = next(
+            a for a, c in enumerate(steps) if distance[c] == distance[cell] - 1
+        )
+        cell = steps[action]
+        actions += [action] * (1 + door[cell])  # once more, to open it
+    return np.array(actions)
+
+
+def test_the_way_to_the_goal_is_rewarded_at_its_end():
+    rooms = Rooms(0, rooms=2)
+    actions = route(rooms, rooms)
+    _, _, reward, done = run(rooms, actions)
+    np.testing.assert_array_equal(np.flatnonzero(reward), [len(actions) - 1])
+    np.testing.assert_array_equal(done, reward > 0)
+
+
+def test_the_seed_alone_decides_the_start():
+    rooms = Rooms()
+    reset = jax.jit(jax.vmap(lambda seed: rooms.reset(jax.random.key(seed))))
+    (first, views), (again, _) = reset(jnp.arange(397)), reset(jnp.arange(397))
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    assert len(np.unique(first.position, axis=0)) == 25  # all cells of the first room
+    assert not np.asarray(first.opened).any() and views.shape == (397, VIEW, VIEW, 3)
+
+
+@pytest.mark.parametrize("kind", environments.TELEVISIONS)
+def test_a_television_shows_noise_and_changes_nothing_else(kind):
+    inner, rows = Rooms(0, rooms=2), 2
+    environment = Television(inner, kind, rows)
+    actions = route(environment, inner)
+    actions = np.insert(actions, range(0, len(actions), 3), PRESS)
+    count = len(actions) + 1
+    states, observation, reward, done = run(environment, actions)
+    image, position = observation["image"], observation["position"]
+    assert image.shape == (count, *environment.shape)
+    np.testing.assert_array_equal(position, states.inner.position)
+    assert reward[-1] == done[-1] == 1 and not reward[:-1].any()
+    screen = image[:, VIEW:].reshape(count, -1)
+    changes = (screen[1:] != screen[:-1]).any(1)
+    inside = (position < 6).all(1)
+    assert 0 < inside.sum() < count
+    if kind == "none":
+        assert not screen.any()
+    elif kind == "remote":
+        np.testing.assert_array_equal(changes, actions == PRESS)
+    elif kind == "room":
+        np.testing.assert_array_equal(screen.any(1), inside)
+        assert changes[inside[1:]].all()
+    else:
+        assert changes.all() and 0 < screen.mean() < 1
+        other = run(environment, (actions + 1) % 5)[1]["image"]
+        np.testing.assert_array_equal(other[:, VIEW:], image[:, VIEW:])
+
+
+def test_unknown_environments_are_refused():
+    with pytest.raises(UserError, match="^'cave' must be rooms, rooms-N"):
+        environments.make("cave", "none", 5, 3, 200)
+    if importlib.util.find_spec("xminigrid") is None:
+        with pytest.raises(
+            UserError, match="needs xminigrid: `pip install xminigrid=="
+        ):
+            environments.make("MiniGrid-FourRooms", "none", 5, 3, 200)
+
+
+def test_a_grid_of_xminigrid_is_an_environment():
+    pytest.importorskip("xminigrid")
+    with pytest.raises(UserError, match="^'MiniGrid-No' must be one of MiniGrid-"):
+        environments.make("MiniGrid-No", "none", 5, 3, 200)
+    environment = environments.make("MiniGrid-FourRooms", "noise", 5, 3, 200)
+    states, observation, _, done = run(environment, [0] * environment.horizon)
+    assert observation["image"].shape[1:] == environment.shape
+    assert done[-1] and not done[0]
+    free = jax.vmap(environment.free)(states)
+    assert all(np.asarray(free)[(np.arange(len(free)), *observation["position"].T)])
+    assert 0.5 < free.mean() < 0.9
+
+
+def test_the_visits_of_an_update_are_counted(task, state, step):
+    data = task.train_data()
+    for number in (1, 2):
+        state, metrics = step(state, data[number], jax.random.key(0))
+        visits = np.asarray(state.extra["visits"])
+        assert visits.sum() == number * 8 * task.config.data.steps
+        assert not visits[Rooms(rooms=2)._map[0]].any()
+        assert "visits" not in metrics
+    position = jnp.asarray([[[1, 2], [1, 2]], [[3, 1], [1, 2]]])
+    expected = np.zeros((5, 7))
+    expected[1, 2], expected[3, 1] = 3, 1
+    np.testing.assert_array_equal(visits_of(position, (5, 7)), expected)
+
+
+def test_the_advantage_is_that_of_the_sum_of_both_rewards(task, state, monkeypatch):
+    # With these advantages, the error of the values is the square of the reward.
+    monkeypatch.setattr(policy, "advantages", lambda reward, *_, **__: reward)
+    objective, batch = task.objective, task.train_data()[0]
+    step = jax.jit(lambda *inputs: objective.step(*inputs))  # traced anew
+    _, metrics = step(state, batch, jax.random.key(0))
+
+    @jax.jit
+    def total(state, seed):
+        rollout, _ = objective.rollout(state.params, seed, state.extra["running"])
+        reward, _, _ = task.curiosity(state.params["auxiliary"], rollout)
+        return reward, reward + rollout.reward
+
+    bonus, both = total(state, batch["seed"])
+    assert (bonus > 0).all()
+    error, count = metrics["value_error"]
+    np.testing.assert_allclose(error, jnp.square(both).sum() / 2, rtol=1e-4)
+    np.testing.assert_allclose(metrics["intrinsic"][0], bonus.sum(), rtol=1e-5)
+
+
+def test_policy_and_curiosity_have_separate_gradients(task, state):
+    objective, batch = task.objective, task.train_data()[0]
+
+    @jax.jit
+    def gradients(params, seed):
+        running = state.extra["running"]
+        rollout, _ = objective.rollout(params, seed, running)
+
+        def loss(params, scale):
+            reward = scale * task.curiosity(params["auxiliary"], rollout)[0]
+            parts = running.memory, rollout, reward, reward
+            return objective.loss(params, parts, None)[0]
+
+        def curiosity(params):
+            return task.curiosity(params["auxiliary"], rollout)[1].sum()
+
+        slopes = [jax.grad(loss)(params, scale) for scale in (1.0, 0.0)]
+        return *slopes, jax.grad(curiosity)(params)
+
+    with_bonus, without, alone = gradients(state.params, batch["seed"])
+    for other in (without, alone):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+            with_bonus["auxiliary"],
+            other["auxiliary"],
+        )
+    first, second, zero = (
+        np.concatenate([x.ravel() for x in jax.tree.leaves(slopes["policy"])])
+        for slopes in (with_bonus, without, alone)
+    )
+    assert not np.allclose(first, second) and not zero.any()
+
+
+def test_a_run_resumes_bit_for_bit(task, state, step, tmp_path):
+    data, rng = task.train_data(), jax.random.key(0)
+    with Checkpoints(tmp_path, 1) as checkpoints:
+        for number in range(4):
+            if number == 2:
+                checkpoints.save(2, state, None, planned=True)
+                checkpoints.wait()
+                like = jax.tree.map(
+                    lambda x: jax.ShapeDtypeStruct(
+                        x.shape, x.dtype, sharding=x.sharding
+                    ),
+                    state,
+                )
+                resumed = checkpoints.restore(2, like)
+            state, _ = step(state, data[number], rng)
+    for number in (2, 3):
+        resumed, _ = step(resumed, data[number], rng)
+    jax.tree.map(np.testing.assert_array_equal, state, resumed)
+
+
+@pytest.mark.slow
+def test_eight_devices_explore_as_one(request):
+    if jax.device_count() < 8:
+        flags = "--xla_force_host_platform_device_count=8"
+        command = sys.executable, "-m", "pytest", "-q", "-m", "", "-n", "0"
+        process = subprocess.run(
+            [*command, f"{__file__}::{request.node.name}"],
+            env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags},
+            capture_output=True,
+            text=True,
+        )
+        assert process.returncode == 0, process.stdout + process.stderr
+        return
+    state, task = request.getfixturevalue("state"), request.getfixturevalue("task")
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows, whole = (NamedSharding(mesh, PartitionSpec(*x)) for x in (["data"], []))
+    batch, rng = task.train_data()[0], jax.random.key(0)
+    step = request.getfixturevalue("step")
+    alone, _ = step(state, batch, rng)
+    spread = jax.device_put(state, whole), jax.device_put(batch, rows)
+    together, _ = step(*spread, rng)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        (alone.params, alone.extra),
+        (together.params, together.extra),
+    )
+
+
+def test_a_line_is_an_environment_and_a_seed(task):
+    example = task.parse("rooms-3\t7", None)
+    assert example.environment == "rooms-3" and list(example.seed) == [0, 7]
+    for line in ("rooms", "rooms 7", "rooms\t-1", f"rooms\t{2**32}", "rooms\tx"):
+        with pytest.raises(UserError, match="must be an environment, a tab and a seed"):
+            task.parse(line, None)
+    with pytest.raises(UserError, match="^'cave' must be rooms"):
+        task.parse("cave\t7", None)
+
+
+def test_an_episode_is_scored_up_to_its_end(task):
+    # Two steps and the goal; then the episode goes on for nothing.
+    position = np.array([[1, 1], [1, 2], [2, 2], [2, 3]])
+    free = np.zeros((5, 5), bool)
+    free[1:4, 1:4] = True
+    answer = {
+        "action": np.array([3, 1, 1, 3]),
+        "reward": np.array([0.0, 1.0, 1.0, 0.0]),
+        "length": 2,
+        "position": position,
+        "last": np.concatenate([position[1:], [[3, 3]]]),
+        "free": free,
+    }
+    assert task.row(1, None, answer) == ("right, down", 2, "1", "33.3")
+    assert {*zip(*np.nonzero(cells_visited(answer)), strict=True)} == {
+        (1, 1),
+        (1, 2),
+        (2, 2),
+    }
+
+
+def test_a_probe_reads_what_is_linear_and_no_noise(draw):
+    features, noise = draw(6, 53, 7), draw(6, 53, 2)
+    target = features[..., :2] * 3 + 5
+    assert probe(features, target) > 0.99
+    assert probe(features, noise) < 0.2
+
+
+@pytest.fixture(scope="module")
+def transitions():
+    """Transitions of random actions; the same with another screen afterwards."""
+    environment = Television(Rooms(0, rooms=2), "noise", rows=2)
+    parts = []
+    for seed in range(8):
+        actions = random_actions(seed)
+        _, observation, *_ = run(environment, actions, seed)
+        image = observation["image"]
+        parts.append((image[:-1], image[1:], actions))
+    image, following, action = (
+        jnp.asarray(np.concatenate(x)) for x in zip(*parts, strict=True)
+    )
+    other = np.array(following)
+    other[:, VIEW:] = np.random.default_rng(0).random(other[:, VIEW:].shape)
+    return image, following, action, other
+
+
+@pytest.mark.parametrize("features", ["icm", "pixels"])
+def test_trained_features_and_not_pixels_leave_the_television_out(
+    transitions, features
+):
+    image, following, action, other = transitions
+    model = CuriousAgent(5, features, layers=1, filters=8, hidden=32)
+    params = model.init(
+        jax.random.key(0), image[:1], following[:1], action[:1], method="transition"
+    )
+    optimizer = optax.adam(3e-3)
+
+    def predict(params, following, rows=slice(None)):
+        parts = image[rows], following[rows], action[rows]
+        return model.apply(params, *parts, method="transition")
+
+    def loss(params, rows):
+        features, predicted, logits = predict(params, jnp.asarray(following), rows)
+        inverse = 0.0 if logits is None else inverse_loss(logits, action[rows])
+        forward = forward_loss(predicted, features)
+        return curiosity_loss(inverse, forward, 0.2).mean()
+
+    @jax.jit
+    def train(params):
+        def update(carry, rng):
+            params, moments = carry
+            rows = jax.random.randint(rng, (128,), 0, len(action))
+            slopes = jax.grad(loss)(params, rows)
+            updates, moments = optimizer.update(slopes, moments)
+            return (optax.apply_updates(params, updates), moments), None
+
+        rngs = jax.random.split(jax.random.key(1), 600)
+        carry = params, optimizer.init(params)
+        return jax.lax.scan(update, carry, rngs)[0][0]
+
+    @jax.jit
+    def share(params):
+        """Change of the features with the screen, relative to that with all else."""
+        phi = [predict(params, jnp.asarray(x)).features for x in (following, other)]
+        shuffled = jax.random.permutation(jax.random.key(2), phi[0])
+        return forward_loss(*phi).mean() / forward_loss(phi[0], shuffled).mean()
+
+    before, after = float(share(params)), float(share(train(params)))
+    if features == "icm":
+        assert 0.3 < before and after < 0.6 * before
+    else:
+        assert after == before > 0.3
