@@ -11,7 +11,9 @@ import hashlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -64,10 +66,14 @@ def fetch(
     return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
 
 
-def fetch_deb(name: str) -> Path:
+def fetch_deb(name: str, *, alternative: str = _TEXTS) -> Path:
     """Returns a Debian package from the cache; downloads it with apt-get if missing.
 
     The system's package lists determine its version.
+
+    Args:
+        name: name of the package.
+        alternative: see `fetch`.
 
     Raises:
         UserError: if the package cannot be downloaded or has another SHA-256 than in
@@ -78,13 +84,38 @@ def fetch_deb(name: str) -> Path:
             ["apt-cache", "show", name], capture_output=True, text=True
         )
     except OSError as error:
-        raise _error(name, f"apt-cache: {error.strerror}", _TEXTS) from None
+        raise _error(name, f"apt-cache: {error.strerror}", alternative) from None
     hashes = set(re.findall(r"^SHA256: (\w+)$", process.stdout, re.MULTILINE))
     if not hashes:
         reason = "it is not in apt's package lists, which apt-get update renews"
-        raise _error(name, reason, _TEXTS)
+        raise _error(name, reason, alternative)
     command = ["apt-get", "--quiet=2", "download"]
-    return _fetch(name, f"{name}_*.deb", hashes, command, _TEXTS)
+    return _fetch(name, f"{name}_*.deb", hashes, command, alternative)
+
+
+def deb_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Yields the names and contents of files of a Debian package.
+
+    Args:
+        path: the package.
+        pattern: a regular expression that is searched in the names.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    try:
+        # dpkg-deb reads every compression of .deb files; Python does not.
+        with subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                for member in archive:
+                    if member.isfile() and re.search(pattern, member.name):
+                        yield member.name, archive.extractfile(member).read()
+    except (OSError, tarfile.TarError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
 
 
 def _fetch(

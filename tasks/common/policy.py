@@ -153,6 +153,12 @@ def seeds(
     return rng.integers(0, 2**32, (count, 2), np.uint32)[rows]
 
 
+def step_keys(seed: jax.Array, horizon: int) -> jax.Array:
+    """Returns PRNG keys [B, T + 1], for a reset and T steps, of seeds [B, 2]."""
+    keys = jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
+    return jax.vmap(lambda x: jax.random.split(x, horizon + 1))(keys)
+
+
 def advantages(
     reward: jax.Array,
     value: jax.Array,
@@ -330,9 +336,7 @@ class PolicyGradient(Objective):
             The steps, and the environments after them.
         """
         variables = {"params": params["policy"]}
-        keys = jax.vmap(lambda x: jax.random.split(x, self.horizon + 1))(
-            jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
-        )  # [B, T + 1]
+        keys = step_keys(seed, self.horizon)
         begin = self._begin(keys[:, 0]) if begin is None else begin
 
         def draw(state, logits, rng):  # a step of a single environment

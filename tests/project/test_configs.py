@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import jax
+import letters
 import photos
 import pytest
 import recordings
@@ -108,9 +109,12 @@ INPUTS = {
     "las_digits": recordings.lines(),
     "icm_rooms": "rooms\t7\nrooms-1\t3\n",
     "dram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
+    "snail_bandits": "bandit\t7\nbandit\t8\n",
+    "snail_mdp": "mdp\t7\nmdp\t8\n",
     "ram_digits": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "vqa_scenes": "docs/figures/kernels.png\tis there a red circle\n"
     "docs/figures/reversal.png\twhat colour is the ring\n",
+    "snail_fewshot": letters.lines(),
 }
 
 

@@ -13,6 +13,7 @@ from tasks.algorithmic import data as algorithmic
 from tasks.captioning import captions
 from tasks.common import policy
 from tasks.common.vocabulary import Segmentations
+from tasks.fewshot import data as fewshot
 from tasks.images import data as images
 from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text
@@ -42,12 +43,14 @@ MAKERS = {
     (agreement, "draw"): lambda sentence: 1,
     (algorithmic, "_batch"): lambda batch: len(batch["inputs"]),
     (captions, "read_images"): len,
+    (fewshot, "_images"): lambda episode: 1,
     (images, "corners"): len,
     (images, "_shift"): lambda image: 1,
     (pointing, "answers"): len,
     (Questions, "batch"): lambda batch: batch["answer"].size,
     (policy, "seeds"): len,
     (recognition, "_canvas"): lambda canvas: 1,
+    (policy, "seeds"): len,
     (regression, "take"): lambda batch: len(batch["x"]),
     (running_text, "_take"): len,
     (Mixing, "spectrogram"): lambda spectrogram: 1,

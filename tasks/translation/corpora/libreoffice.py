@@ -5,12 +5,10 @@ Read from Debian packages (MPL-2.0), grouped by page.
 
 import html.parser
 import re
-import subprocess
-import tarfile
 from collections.abc import Iterator
 
 from base.errors import UserError
-from tasks.common.packages import fetch_deb
+from tasks.common.packages import deb_files, fetch_deb
 from tasks.translation.corpora.records import Record, cached
 
 
@@ -36,21 +34,13 @@ def _read_help(language: str) -> dict[str, dict[str, str]]:
     language = {"en": "en-us"}.get(language, language.lower())
     path = fetch_deb(f"libreoffice-help-{language}")
     pages = {}
+    pattern = r"/help/[^/]+/(text/.*)\.html$"
     try:
-        # dpkg-deb reads every compression of .deb files; Python does not.
-        with subprocess.Popen(
-            ["dpkg-deb", "--fsys-tarfile", str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                for member in archive:
-                    page = re.search(r"/help/[^/]+/(text/.*)\.html$", member.name)
-                    if page:
-                        parser = _HelpPage()
-                        parser.feed(archive.extractfile(member).read().decode())
-                        pages[page[1]] = parser.texts
-    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+        for name, content in deb_files(path, pattern):
+            parser = _HelpPage()
+            parser.feed(content.decode())
+            pages[re.search(pattern, name)[1]] = parser.texts
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     return pages
 

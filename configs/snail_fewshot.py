@@ -1,0 +1,60 @@
+"""SNAIL on few-shot classification of characters (Mishra et al. 2018, section 5.1).
+
+    python train.py --config=configs/snail_fewshot.py --workdir=runs/snail_fewshot
+
+Variants:
+
+*   `way_20`: 20 classes.
+*   `paper`: blocks of the published width.
+*   `noto`: letters of more scripts, from the Debian package fonts-noto-core.
+*   `no_attention`, `no_convolutions`: SNAIL without one of its two kinds of blocks.
+*   `lstm`: an LSTM in its place, with as many parameters.
+*   `matching`: matching networks.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._variants import apply, steps
+from models.few_shot import LSTMClassifier, MatchingNetwork, SnailClassifier
+from models.snail import FEW_SHOT
+from tasks.fewshot.task import FewShot
+from training.configuration import defaults
+from training.optimizers import adam
+
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "way_20": {"data.ways": 20, "data.batch_size": 8},
+    "noto": {"data.source": "noto"},
+    "paper": {"model.blocks": FEW_SHOT, "data.batch_size": 32} | steps(40_000),
+    "no_attention": {"model.blocks": (64, 64)},
+    "no_convolutions": {"model.blocks": ((64, 32), (128, 64), (256, 128))},
+    "lstm": {"architecture": LSTMClassifier, "model": ConfigDict({"hidden": 360})},
+    "matching": {"architecture": MatchingNetwork, "model": ConfigDict()},
+    "smoke": {
+        "data.ways": 3,
+        "data.shots": 2,
+        "data.batch_size": 8,
+        "model.channels": (2, 3, 5, 7),
+        "model.embedding": 11,
+        "model.blocks": ((5, 3), 7, (13, 2)),
+        "evaluation.episodes": 20,
+        "evaluation.shots": (1, 2),
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = defaults(FewShot, SnailClassifier)
+    config.model.blocks = ((64, 32), 64, (128, 64), 64, (256, 128))  # the paper: double
+    config.data.batch_size = 16
+    config.optimizer = adam(1e-3, clip=5.0)
+    config.update(steps(3000))
+    config.log_every = 20
+    return apply(config, VARIANTS, variant)

@@ -1,0 +1,39 @@
+"""SNAIL on tabular MDPs: Mishra et al. (2018), section 5.2.2.
+
+    python train.py --config=configs/snail_mdp.py --workdir=runs/snail_mdp
+
+Ten episodes of ten steps in MDPs of 10 states and 5 actions. The paper has 0.766 of the
+reward of value iteration for SNAIL, 0.752 for an LSTM, 0.665 for posterior sampling
+(PSRL) and 0.482 for random actions.
+
+Variants:
+
+*   `n_25`, `n_100`: 25 and 100 episodes.
+*   `lstm`: an LSTM in place of SNAIL.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import snail_bandits
+from configs._variants import apply, steps
+from models.agents import LSTMAgent
+
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "n_25": {"data.episodes": 25},
+    "n_100": {"data.episodes": 100},
+    "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
+    "smoke": snail_bandits.VARIANTS["smoke"] | {"data.episodes": 2},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = snail_bandits.get_config()
+    config.data.update({"problem": "mdp", "batch_size": 50})
+    config.loss.update({"discount": 0.99, "trace": 0.9})
+    config.optimizer.decay_steps = 2000
+    config.update(steps(2000))
+    return apply(config, VARIANTS, variant)

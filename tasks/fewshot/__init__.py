@@ -1,0 +1,1 @@
+"""Classification from few examples of each class."""

@@ -1,0 +1,360 @@
+"""Characters of many scripts as classes, and episodes of few examples of some of them.
+
+*   `matplotlib`: letters of 15 scripts, in the fonts that come with matplotlib.
+*   `noto`: letters of the scripts of the Debian package fonts-noto-core, which is
+    downloaded and not installed.
+*   `folder`: a folder with a folder of images for each class, perhaps within folders of
+    scripts, as in Omniglot.
+
+Every fourth script, in alphabetical order, is for testing, and every fourth for
+validation. As in Mishra et al. (2018), section 5.1, a character turned by a multiple of
+90 degrees is another class. A letter that looks like one of another class, such as A in
+Latin and Greek, or O after a turn, is left out.
+
+Differs from the paper: it has Omniglot, with 20 drawings of each of 1,623 characters by
+as many people. Here letters are printed in several fonts, then turned, slanted, scaled
+and moved at random.
+
+Axes: B episodes; N classes of an episode, K labelled images of each, T = N K + 1;
+E images of a character; I rows and columns of an image.
+"""
+
+import collections
+import dataclasses
+import functools
+import io
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base.errors import UserError
+from tasks.captioning.captions import read_image
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.packages import deb_files, fetch_deb
+from tasks.common.splits import SPLITS, held_out_rng
+
+SOURCES = ("matplotlib", "noto", "folder")
+SIDE = 28  # I
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+_EXAMPLES = 20  # E of printed letters, as in Omniglot
+_LETTERS = range(10, 41)  # numbers of letters of a script; the first ones are taken
+_DIFFERENT = 0.9  # maximum correlation of two classes
+_PARTS = ("train", "test", "train", "validation")  # of four scripts
+_SIZE = 32  # of a font, in pixels
+
+
+class Characters(NamedTuple):
+    """Classes of one split.
+
+    Attributes:
+        images: uint8 [characters, E, I, I], bright on black.
+        names: the script and name of each character.
+        classes: int [classes, 2], the number of a character and its quarter turns.
+    """
+
+    images: np.ndarray
+    names: Sequence[str]
+    classes: np.ndarray
+
+
+@functools.cache
+def read(
+    source: str, folder: str = "", *, rotations: bool = True
+) -> dict[str, Characters]:
+    """Returns the classes of a source by split.
+
+    Raises:
+        UserError: if the images cannot be read.
+    """
+    printed = source != "folder"
+    scripts = _printed(source) if printed else _folders(Path(folder))
+    turns = 4 if rotations else 1
+    names: dict[str, list[str]] = {split: [] for split in SPLITS}
+    images: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+    for number, script in enumerate(sorted(scripts)):
+        split = _PARTS[number % 4]
+        for name, drawings in scripts[script].items():
+            names[split].append(f"{script} {name}")
+            images[split].append(drawings)
+    classes = {
+        split: np.array([(n, turn) for n in range(len(x)) for turn in range(turns)])
+        for split, x in names.items()
+    }
+    if printed:  # the first image of each is not distorted
+        clean = [images[s][n][0] for s in SPLITS for n in range(len(names[s]))]
+        keeps = distinct(
+            np.stack([np.rot90(x, k) for x in clean for k in range(turns)])
+        )
+        ends = np.cumsum([len(classes[split]) for split in SPLITS])[:-1]
+        for split, part in zip(SPLITS, np.split(keeps, ends), strict=True):
+            classes[split] = classes[split][part]
+            images[split] = [x[1:] for x in images[split]]
+    return {
+        split: Characters(np.stack(images[split]), names[split], classes[split])
+        for split in SPLITS
+    }
+
+
+def distinct(images: np.ndarray) -> np.ndarray:
+    """Tells which images look like no earlier one that is kept.
+
+    Args:
+        images: [n, I, I].
+
+    Returns:
+        bool [n].
+    """
+    count = len(images)
+    coarse = images.reshape(count, SIDE // 2, 2, SIDE // 2, 2).mean((2, 4))
+    x = coarse.reshape(count, -1).astype(np.float32)
+    x -= x.mean(1, keepdims=True)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    is_new = np.zeros(count, bool)
+    for start in range(0, count, 500):
+        similar = x[start : start + 500] @ x[: start + 500].T > _DIFFERENT
+        for number, row in enumerate(similar, start):
+            is_new[number] = not (row[:number] & is_new[:number]).any()
+    return is_new
+
+
+def _printed(source: str) -> dict[str, dict[str, np.ndarray]]:
+    """Prints the letters of each script: uint8 [1 + E, I, I], the first undistorted."""
+    from PIL import ImageFont
+
+    fonts = _noto() if source == "noto" else _matplotlib()
+    has: dict[str, list[bytes]] = collections.defaultdict(list)  # fonts by letter
+    for content in fonts:
+        for letter in _letters(content):
+            has[letter].append(content)
+    scripts = collections.defaultdict(list)
+    for letter in sorted(has):
+        scripts[unicodedata.name(letter).split()[0].capitalize()].append(letter)
+    load = functools.cache(lambda x: ImageFont.truetype(io.BytesIO(x), _SIZE))
+    drawn: dict[str, dict[str, np.ndarray]] = {}
+    for script, letters in scripts.items():
+        if len(letters) >= _LETTERS.start:
+            drawn[script] = {
+                letter: _drawings([load(x) for x in has[letter]], letter)
+                for letter in letters[: _LETTERS.stop - 1]
+                if max(load(has[letter][0]).getmask(letter).size) >= _SIZE // 3
+            }
+    return drawn
+
+
+def _letters(font: bytes) -> Iterator[str]:
+    """Yields the letters of a font that are no combination of others."""
+    from matplotlib.ft2font import FT2Font
+
+    for letter in map(chr, FT2Font(io.BytesIO(font)).get_charmap()):
+        if unicodedata.category(letter) in ("Lu", "Ll", "Lo"):
+            if unicodedata.name(letter, "") and not unicodedata.decomposition(letter):
+                yield letter
+
+
+def _drawings(fonts: Sequence, letter: str) -> np.ndarray:
+    """Prints a letter 1 + E times, always in the same ways."""
+    rng = np.random.default_rng(ord(letter))
+    chosen = [0, *rng.integers(0, len(fonts), _EXAMPLES)]
+    jitter = rng.uniform(-1, 1, (1 + _EXAMPLES, 6))
+    jitter[0] = 0
+    return np.stack(
+        [print_letter(fonts[n], letter, x) for n, x in zip(chosen, jitter, strict=True)]
+    )
+
+
+def print_letter(font, letter: str, jitter: Sequence[float]) -> np.ndarray:
+    """Prints a letter in the middle of an image.
+
+    Args:
+        font: a font of Pillow.
+        letter: the letter.
+        jitter: six numbers from -1 to 1: angle, slant, two scales, two shifts.
+
+    Returns:
+        uint8 [I, I].
+    """
+    from PIL import Image, ImageDraw
+
+    large = Image.new("L", (4 * _SIZE, 4 * _SIZE))
+    middle = (2 * _SIZE, 2 * _SIZE)
+    ImageDraw.Draw(large).text(middle, letter, fill=255, font=font, anchor="mm")
+    left, top, right, bottom = large.getbbox() or (0, 0, 1, 1)
+    angle, slant, width, height, x, y = jitter
+    turn = np.radians(20 * angle)
+    rotation = np.array(
+        [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]
+    ) @ [[1, 0.25 * slant], [0, 1]]
+    # Pixels of the font for a pixel of the image, in which a letter has 19 pixels.
+    scale = max(right - left, bottom - top) / 19
+    matrix = scale * rotation / (1 + 0.2 * np.array([width, height]))
+    centre = np.array([left + right, top + bottom]) / 2
+    start = centre - matrix @ (np.array([SIDE, SIDE]) / 2 + 2 * np.array([x, y]))
+    coefficients = np.column_stack([matrix, start]).ravel()
+    image = large.transform(
+        (SIDE, SIDE),
+        Image.Transform.AFFINE,
+        tuple(coefficients),
+        Image.Resampling.BILINEAR,
+    )
+    return np.asarray(image)
+
+
+def _matplotlib() -> list[bytes]:
+    """Fonts that come with matplotlib: DejaVu, and STIX in its general form."""
+    import matplotlib
+
+    folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
+    paths = sorted(folder.glob("DejaVuS*.ttf")) + sorted(folder.glob("STIXG*.ttf"))
+    upright = [path for path in paths if "Display" not in path.name]
+    upright.sort(key=lambda path: (path.name != "DejaVuSans.ttf", path.name))
+    return [path.read_bytes() for path in upright]
+
+
+def _noto() -> list[bytes]:
+    """Regular and bold fonts of the package fonts-noto-core."""
+    path = fetch_deb(
+        "fonts-noto-core", alternative="config.data.source=matplotlib needs no package"
+    )
+    fonts = dict(deb_files(path, r"-(Regular|Bold)\.ttf$"))
+    regular_first = sorted(fonts, key=lambda name: ("Bold" in name, name))
+    return [fonts[name] for name in regular_first]
+
+
+def _folders(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Reads a folder of folders of images; scripts are the folders of these folders.
+
+    Without at least four scripts, each class is one.
+    """
+    classes = class_folders(folder)
+    if len(classes) < 4:
+        raise UserError(
+            f"config.data.folder={folder} has {len(classes)} folders of images: must "
+            "have one for each class, at least 4"
+        )
+    fewest = min(classes, key=lambda path: len(classes[path]))
+    count = len(classes[fewest])
+    if count < 2:
+        raise UserError(f"{fewest} has one image: must have at least 2")
+    by_script = len({path.parent for path in classes}) >= 4
+    scripts: dict[str, dict[str, np.ndarray]] = collections.defaultdict(dict)
+    for path, files in classes.items():
+        name = str(path.relative_to(folder))
+        script = str(path.parent.relative_to(folder)) if by_script else name
+        scripts[script][path.name] = np.stack([image_of(x) for x in files[:count]])
+    return scripts
+
+
+def class_folders(folder: Path) -> dict[Path, list[Path]]:
+    """Returns the folders that have images, and these images, in order."""
+    files = (x for x in folder.rglob("*") if x.suffix.lower() in IMAGES)
+    classes: dict[Path, list[Path]] = collections.defaultdict(list)
+    for path in sorted(files):
+        classes[path.parent].append(path)
+    return dict(classes)
+
+
+def image_of(path: Path) -> np.ndarray:
+    """Reads an image as uint8 [I, I]; dark on white becomes bright on black.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    image = read_image(path, SIDE).mean(-1)
+    return (255 - image if image.mean() > 127 else image).astype(np.uint8)
+
+
+def episodes(
+    rng: np.random.Generator,
+    characters: Characters,
+    count: int,
+    *,
+    ways: int,
+    shots: int,
+    rows: Rows = ALL,
+) -> Batch:
+    """Draws episodes: labelled images in random order, then one to classify.
+
+    Args:
+        rng: random generator.
+        characters: classes of a split.
+        count: B.
+        ways: N; the classes of an episode differ, and their labels are random.
+        shots: K; the images of a class differ.
+        rows: episodes to return.
+
+    Returns:
+        {"image": uint8 [B, T, I, I], "label": int32 [B, T]}; the last image and label
+        of each episode are the query and its answer.
+    """
+    examples = characters.images.shape[1]
+    classes = rng.random((count, len(characters.classes))).argsort(1)[:, :ways]
+    drawings = rng.random((count, ways, examples)).argsort(2)[..., : shots + 1]
+    order = rng.random((count, ways * shots)).argsort(1)
+    query = rng.integers(0, ways, count)
+    chosen = np.arange(count)[rows]
+    label = np.column_stack([order[chosen] // shots, query[chosen]])  # [B, T]
+    example = np.column_stack([order[chosen] % shots, np.full(len(chosen), shots)])
+    images = [
+        _images(characters, classes[row][labels], drawings[row][labels, number])
+        for row, labels, number in zip(chosen, label, example, strict=True)
+    ]
+    return {"image": np.stack(images), "label": label.astype(np.int32)}
+
+
+def _images(
+    characters: Characters, classes: np.ndarray, drawings: np.ndarray
+) -> np.ndarray:
+    """The images [T, I, I] of an episode, of classes [T] and drawings [T]."""
+    pairs = zip(characters.classes[classes], drawings, strict=True)
+    return np.stack(
+        [np.rot90(characters.images[n, drawing], turn) for (n, turn), drawing in pairs]
+    )
+
+
+def held_out(
+    characters: Characters, split: str, count: int, *, ways: int, shots: int
+) -> Batch:
+    """Returns episodes of a held-out split, always the same."""
+    rng = held_out_rng(split, ways, shots)
+    return episodes(rng, characters, count, ways=ways, shots=shots)
+
+
+def check(
+    characters: Mapping[str, Characters], ways: int, shots: Iterable[int]
+) -> None:
+    """Raises a UserError if a split has too few classes, or a class too few images."""
+    for split, each in characters.items():
+        if len(each.classes) < ways:
+            raise UserError(
+                f"config.data.ways is {ways}: must be at most {len(each.classes)}, the "
+                f"number of classes for {split}"
+            )
+    images, most_shots = each.images.shape[1], max(shots)
+    if images <= most_shots:
+        raise UserError(
+            f"{most_shots} shots need {most_shots + 1} images of each class: a class "
+            f"has {images}"
+        )
+
+
+@dataclasses.dataclass
+class EpisodeBatches(EndlessBatches):
+    """Endless batches of `episodes`, each with a number of shots from 1 to `shots`."""
+
+    characters: Characters
+    ways: int
+    shots: int
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        shots = int(rng.integers(1, self.shots + 1))
+        return episodes(
+            rng,
+            self.characters,
+            self.batch_size,
+            ways=self.ways,
+            shots=shots,
+            rows=rows,
+        )

@@ -1,0 +1,344 @@
+"""Few-shot classification of images of new classes.
+
+`tasks.fewshot.data` makes the episodes: N K images with labels, in random order, and
+the query. The loss is the cross-entropy of the query's label, Mishra et al. (2018),
+section 3; the number of examples of each class, K, is drawn for each batch in training.
+An evaluation has episodes of each number in `config.evaluation.shots`, of classes that
+training never has: `accuracy` is the mean of the accuracies in per cent, `accuracy_K`,
+with their 95 % confidence intervals, +- `interval_K`. A full evaluation also reports
+the accuracy of the nearest neighbour in pixels, `nearest_K`.
+
+Works with models whose `model.apply(variables, image, label, train=...)` returns logits
+[B, W] of the last image of each episode, with the fields `ways`, `shots` and
+`axis_name` and the collection batch_stats. They may sow attention over the steps.
+
+Axes: B episodes; T = N K + 1 images of an episode; I rows and columns of an image; W =
+N classes.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.fields import Fields, unread
+from base.ranges import BATCH, EXAMPLES, Choice, Range
+from base.records import AttentionRecord, records_of
+from figures.strips import Strip, caption_strips
+from tasks.fewshot import data as fewshot
+from tasks.fewshot.data import Characters, EpisodeBatches
+from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.state import Batch, LossResult, Metrics, Scores, TrainState
+from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
+
+_SHOTS = Range(1, 100, whole=True)
+_STATISTICS = "batch_stats"  # a collection of the model, and a metric of a step
+_DIM = 0.15  # brightness of an image without attention
+
+
+class FewShotData(Fields):
+    """`config.data`: episodes."""
+
+    source: Annotated[str, Choice(fewshot.SOURCES)] = "matplotlib"
+    folder: str = ""  # of folders of images
+    rotations: bool = True  # whether a turned character is another class
+    ways: Annotated[int, Range(2, 1000, whole=True)] = 5  # N
+    shots: Annotated[int, _SHOTS] = 5  # maximum K in training
+    batch_size: Annotated[int, BATCH] = 32
+
+    def __post_init__(self):
+        if self.source != "folder":
+            unread("folder", self.folder, "config.data.source=folder")
+
+
+class FewShotEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    episodes: Annotated[int, EXAMPLES] = 1000  # for each number of shots
+    shots: Annotated[tuple[int, ...], _SHOTS.each()] = (1, 5)
+
+
+class FewShotConfig(ModelConfig):
+    """The config of a classifier of episodes."""
+
+    data: FewShotData = FewShotData()
+    evaluation: FewShotEvaluation = FewShotEvaluation(checkpoint="best")
+
+
+class WithStatistics(Supervised):
+    """Supervised objective of a model with batch norm, whose averages are `extra`.
+
+    The loss returns them after the step, with a count of 1, as the metric batch_stats.
+    """
+
+    def init(self, rng: jax.Array) -> TrainState:
+        """Returns the state before the first step."""
+        variables = self.init_params(rng)
+        statistics = variables[_STATISTICS]
+        return TrainState.create(variables["params"], self.optimizer, statistics)
+
+    def step(
+        self, state: TrainState, batch: Any, rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        """Takes one step of the optimizer."""
+        state, metrics = super().step(state, batch, rng)
+        totals, count = metrics.pop(_STATISTICS)
+        extra: Any = jax.tree.map(lambda x: x / count, totals)
+        return state.replace(extra=extra), metrics
+
+
+class FewShot(Task):
+    """Few-shot classification; see the module docstring."""
+
+    metric = ("accuracy", "max")
+    Config = FewShotConfig
+    table = "answers", ("answer", "label")
+    figure_name = "episode"
+
+    @classmethod
+    def prepare(
+        cls, config: ConfigDict, workdir: Path, *, training: bool
+    ) -> Callable[[], Mapping[str, Characters]]:
+        """Returns a function that reads the classes by split; see `Task`."""
+        data, shots = config.data, config.evaluation.shots
+        read = functools.partial(
+            fewshot.read, data.source, data.folder, rotations=data.rotations
+        )
+        if training:
+            fewshot.check(read(), data.ways, [data.shots, *shots])
+        return read
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        assets: Callable[[], Mapping[str, Characters]],
+        *,
+        axis_name: str | None = None,
+    ):
+        """Builds the model and the objective; see `Task`."""
+        self.config, self._read = config, assets
+        data = config.data
+        self.model = checks.build_model(
+            config.architecture,
+            config.model,
+            ways=data.ways,
+            shots=max(data.shots, *config.evaluation.shots),
+            axis_name=axis_name,
+        )
+        blank = jnp.zeros((1, data.ways + 1, fewshot.SIDE, fewshot.SIDE))
+        label = jnp.zeros(blank.shape[:2], jnp.int32)
+        self.objective = WithStatistics(
+            lambda rng: self.model.init(rng, blank, label, train=False),
+            self.loss,
+            make_optimizer(config),
+            axis_name=axis_name,
+        )
+
+    def train_data(self) -> EpisodeBatches:
+        """Returns the training batches."""
+        data = self.config.data
+        return EpisodeBatches(
+            characters=self._read()["train"],
+            ways=data.ways,
+            shots=data.shots,
+            batch_size=data.batch_size,
+            seed=self.config.seed,
+        )
+
+    def loss(
+        self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
+    ) -> LossResult:
+        """Returns the cross-entropy of the queries."""
+        logits, sown = self._apply(params, batch, state, train=True)
+        label = batch["label"][:, -1]
+        nats = optax.softmax_cross_entropy_with_integer_labels(logits, label)
+        count = jnp.asarray(len(label), jnp.float32)
+        correct = (logits.argmax(-1) == label).sum(dtype=jnp.float32)
+        metrics = {
+            "training_accuracy": (100 * correct, count),
+            _STATISTICS: (sown[_STATISTICS], jnp.ones(())),
+        }
+        return nats.sum(), (count, metrics)
+
+    def _apply(
+        self, params: Any, batch: Batch, state: TrainState, *, train: bool
+    ) -> tuple[jax.Array, Any]:
+        return self.model.apply(
+            {"params": params, _STATISTICS: state.extra},
+            jnp.asarray(batch["image"], jnp.float32) / 255,
+            batch["label"],
+            train=train,
+            mutable=["attention", _STATISTICS] if train else ["attention"],
+        )
+
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
+        """Returns episodes of each number of shots; see `Task`."""
+        config, groups = self.config, {}
+        characters = self._read()
+        for shots in config.evaluation.shots:
+            rows = fewshot.held_out(
+                characters[split],
+                split,
+                config.evaluation.episodes,
+                ways=config.data.ways,
+                shots=shots,
+            )
+            groups[f"{split}_{shots}" if groups else split] = Stacked(rows)
+        return groups
+
+    def batch(self, examples: Sequence[Any]) -> Batch:
+        """Returns episodes without the names of their classes."""
+        if isinstance(examples, Stacked):
+            return examples.arrays
+        return {k: np.stack([x[k] for x in examples]) for k in ("image", "label")}
+
+    def outputs(
+        self, state: TrainState, batch: Batch, attention: bool
+    ) -> tuple[jax.Array, list[AttentionRecord]]:
+        """Returns logits [B, W] and, if requested, the attention over the steps."""
+        logits, sown = self._apply(state.params, batch, state, train=False)
+        return logits, records_of(sown, AttentionRecord) if attention else []
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns accuracies in per cent; see the module docstring."""
+        accuracies, scores = [], {}
+        groups = zip(self.config.evaluation.shots, evaluation.examples, strict=True)
+        for shots, group in groups:
+            batch = evaluation.examples[group].arrays
+            logits, _ = evaluation.answers[group].arrays
+            label = batch["label"][:, -1]
+            accuracies.append(100 * float((logits.argmax(-1) == label).mean()))
+            scores[f"accuracy_{shots}"] = accuracies[-1]
+            scores[f"interval_{shots}"] = interval(accuracies[-1], len(label))
+            if evaluation.options is not None:
+                correct = nearest(**batch) == label
+                scores[f"nearest_{shots}"] = 100 * float(correct.mean())
+        return {"accuracy": float(np.mean(accuracies))} | scores
+
+    def row(self, number: int, example: Any, answer: Any) -> tuple[int, int]:
+        """Returns the answer and the label, as numbers within the episode."""
+        return int(answer[0].argmax()), int(example["label"][-1])
+
+    def parse(self, line: str, options: NoOptions) -> Any:
+        """Returns the episode of a folder with folders of images, and an image."""
+        parts = line.split("\t")
+        if len(parts) != 2:
+            raise UserError(
+                f"has {len(parts)} parts: must be a folder of folders of images, a tab "
+                "and an image"
+            )
+        folder, ways, shots = Path(parts[0]), self.model.ways, self.model.shots
+        classes = fewshot.class_folders(folder)
+        images_of_class = max(map(len, classes.values()), default=0)
+        if len(classes) != ways or images_of_class > shots:
+            raise UserError(
+                f"{folder} has {len(classes)} folders with up to {images_of_class} "
+                f"images: must have {ways} with at most {shots}, as in training"
+            )
+        pairs = [
+            (fewshot.image_of(path), number)
+            for number, paths in enumerate(classes.values())
+            for path in paths
+        ]
+        order = np.random.default_rng(0).permutation(len(pairs))
+        images, labels = zip(*(pairs[n] for n in order), strict=True)
+        image = np.stack([*images, fewshot.image_of(Path(parts[1]))])
+        names = [str(path.relative_to(folder)) for path in classes]
+        label = np.int32([*labels, 0])
+        return {"image": image, "label": label, "names": names}
+
+    def show(self, example: Any, answer: Any) -> Prediction:
+        """Returns the class and its log-probability, in nats."""
+        logits, records = answer
+        number, label = int(logits.argmax()), example["label"]
+        if "names" in example:
+            text = caption = example["names"][number]
+        else:
+            text = f"class {number + 1}"
+            caption = f"{text}, label: class {label[-1] + 1}"
+        score = float(jax.nn.log_softmax(logits).max())
+        details = example["image"], label, records
+        return Prediction(text, score, caption=caption, details=details)
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
+        """Draws the images of the classes side by side, the query below, and attention.
+
+        Each column is a class; there is a panel for the weights of each layer.
+        """
+        image, label, records = prediction.details
+        cells = cells_of(label, self.model.ways)
+        strip = Strip(["no attention"], None)
+        if records:
+            maps = [
+                montage(shades(np.asarray(x.weights), image), cells) for x in records
+            ]
+            row, column = fewshot.SIDE * cells[-1]
+            box = (row, column, row + fewshot.SIDE, column + fewshot.SIDE)
+            words = [f"layer {x.layer + 1}" for x in records]
+            strip = Strip(words, np.stack(maps), [box] * len(maps))
+        large = np.repeat(montage(image, cells)[..., None], 3, -1)
+        return caption_strips(large, [strip], f"{title}: {prediction.caption}", path)
+
+
+def interval(accuracy: float, episodes: int) -> float:
+    """Half of the 95 % confidence interval of an accuracy in per cent."""
+    return 1.96 * math.sqrt(accuracy * (100 - accuracy) / episodes)
+
+
+def nearest(image: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Label of the image that differs from the query in the fewest squared pixels.
+
+    Args:
+        image: [B, T, I, I], the query last.
+        label: int [B, T]; that of the query is not read.
+
+    Returns:
+        int [B].
+    """
+    pixels = image.reshape(*image.shape[:2], -1).astype(np.float32)
+    distance = np.square(pixels[:, :-1] - pixels[:, -1:]).sum(-1)  # [B, T - 1]
+    return np.take_along_axis(label, distance.argmin(1)[:, None], 1)[:, 0]
+
+
+def cells_of(label: np.ndarray, ways: int) -> np.ndarray:
+    """Row and column [T, 2] of each image of an episode: a column for each class.
+
+    Args:
+        label: int [T]; the last image, the query, is in the last row.
+        ways: number of columns.
+    """
+    rows, cells = [0] * ways, []
+    for number in label[:-1]:
+        cells.append((rows[number], number))
+        rows[number] += 1
+    return np.array([*cells, (max(rows), ways // 2)])
+
+
+def montage(images: np.ndarray, cells: Sequence[Sequence[int]]) -> np.ndarray:
+    """Puts images [T, I, I] into the cells [T, 2] of one large image."""
+    side = images.shape[-1]
+    rows, columns = np.max(cells, 0) + 1
+    large = np.zeros((rows, side, columns, side), images.dtype)
+    for image, (row, column) in zip(images, cells, strict=True):
+        large[row, :, column] = image
+    return large.reshape(rows * side, columns * side)
+
+
+def shades(weights: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Brightness [T, I, I] of each image for attention [1, Q, K] of the last query."""
+    of_query = weights[0, -1]
+    brightness = np.full(len(images), _DIM)
+    brightness[: len(of_query)] += of_query / of_query.max()
+    brightness[-1] = max(brightness[-1], 0.5)
+    return np.broadcast_to(brightness[:, None, None], images.shape)
