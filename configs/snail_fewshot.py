@@ -2,6 +2,12 @@
 
     python train.py --config=configs/snail_fewshot.py --workdir=runs/snail_fewshot
 
+Five classes of letters in scripts that training does not have, one to five examples of
+each. The default has not been trained to the end yet. A smaller model, trained with one
+example of each class for 2,000 steps, is right about 80.0 ± 3.5 % of 500 test queries
+(one seed, 28 minutes on a shared CPU); the nearest neighbour in pixels, about 50.8 %.
+The paper, on Omniglot: 99.1 % with one example, 99.8 % with five.
+
 Variants:
 
 *   `way_20`: 20 classes.

@@ -50,7 +50,6 @@ MAKERS = {
     (Questions, "batch"): lambda batch: batch["answer"].size,
     (policy, "seeds"): len,
     (recognition, "_canvas"): lambda canvas: 1,
-    (policy, "seeds"): len,
     (regression, "take"): lambda batch: len(batch["x"]),
     (running_text, "_take"): len,
     (Mixing, "spectrogram"): lambda spectrogram: 1,
