@@ -189,9 +189,17 @@ def models():
         "lstmn": LSTMNLanguageModel(**lstmn_fields),
         "no_skip": LSTMNLanguageModel(**lstmn_fields, skip=False),
         "lstm": LSTMLanguageModel(W, C, D, 3),
-        "transformer": TransformerLanguageModel(
-            **sizes, d_model=12, heads=2, d_ff=D, max_distance=K
-        ),
+        **{
+            positions: TransformerLanguageModel(
+                **sizes,
+                d_model=12,
+                heads=2,
+                d_ff=D,
+                positions=positions,
+                max_distance=K,
+            )
+            for positions in ("relative", "sinusoidal", "rotary")
+        },
         "memory_network": MemoryNetworkLanguageModel(W, D, 3, K, init_scale=0.5),
         "short_memory": MemoryNetworkLanguageModel(W, D, 3, 4, init_scale=0.5),
     }
@@ -222,6 +230,18 @@ def test_a_text_in_parts_equals_the_whole(name):
         part_logits, carry = read_part(variables, part, carry)
         parts.append(part_logits)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=2e-5)
+
+
+def test_a_transformer_with_a_short_memory_reads_its_tokens_as_a_text():
+    memory = 3
+    model = models()["sinusoidal"].clone(memory=memory)
+    read_part = jax.jit(functools.partial(model.apply, train=False))
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    variables = initial(model, tokens)
+    _, carry = read_part(variables, tokens[:, :5])
+    part, _ = read_part(variables, tokens[:, 5:], carry)
+    window, _ = read_part(variables, tokens[:, 5 - memory :])
+    np.testing.assert_allclose(part, window[:, memory:], atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["lstmn", "memory_network"])
@@ -369,4 +389,7 @@ def test_the_heads_of_the_transformer_divide_its_width():
     tokens = jnp.ones((1, 2), jnp.int32)
     with pytest.raises(FieldError, match="^heads is 3: must be a divisor of d_model"):
         model = TransformerLanguageModel(W, heads=3)
+        model.init(jax.random.key(0), tokens, train=False)
+    with pytest.raises(FieldError, match="^heads is 4: must be of even width"):
+        model = TransformerLanguageModel(W, 12, heads=4, positions="rotary")
         model.init(jax.random.key(0), tokens, train=False)
