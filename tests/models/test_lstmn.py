@@ -108,12 +108,12 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", lstmn.SCORES)
+@pytest.mark.parametrize("name", lstmn.MATCHING_SCORES)
 def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
     x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
     w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
     projected = (x @ w_x + summary @ w_summary)[:, None]
-    actual = lstmn.SCORES[name].match(projected, h @ w_h, v=v)
+    actual = lstmn.MATCHING_SCORES[name].match(projected, h @ w_h, v=v)
     query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
     parameters = (matrix, w_h, v) if "v" in SCORES[name].parameters else (matrix, w_h)
     expected = SCORES[name](query[:, None], h, *parameters)
@@ -161,7 +161,7 @@ def test_a_tape_of_one_slot_is_an_lstm(draw):
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("score", lstmn.SCORES)
+@pytest.mark.parametrize("score", lstmn.MATCHING_SCORES)
 @pytest.mark.parametrize("slots", [3, T, K])
 def test_a_layer_equals_its_steps(draw, slots, score):
     x = draw(B, T, C)
