@@ -40,7 +40,7 @@ from .masks import distances, window_mask
 
 __all__ = [
     "ALIGNMENTS",
-    "Alignment",
+    "AlignmentFunction",
     "entropy",
     "gumbel_alignment",
     "hard_alignment",
@@ -52,7 +52,7 @@ __all__ = [
     "update_baseline",
 ]
 
-Alignment = Callable[..., jax.Array]
+AlignmentFunction = Callable[..., jax.Array]
 """A function `align(scores, *, mask=None, **options)` -> [..., Q, K] weights."""
 
 
@@ -356,7 +356,7 @@ def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) 
         raise ValueError(f"{name} {shape} does not broadcast to the queries {queries}")
 
 
-ALIGNMENTS: dict[str, Alignment] = {
+ALIGNMENTS: dict[str, AlignmentFunction] = {
     "global": masked_softmax,
     "local_m": local_m_alignment,
     "local_p": local_p_alignment,

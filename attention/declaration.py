@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Scalar", "Score", "Scoring", "score_function"]
+__all__ = ["Scalar", "ScoreFunction", "Scoring", "score_function"]
 
 Scoring = Callable[..., jax.Array]
 """A function `score(query, key)` -> [..., Q, K] unnormalised scores."""
@@ -22,7 +22,7 @@ Scoring = Callable[..., jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Scalar:
-    """A learned number of a score function, of shape [...]: one per head, for example.
+    """A learned number of a score function; with H heads, H numbers.
 
     The score function gets it as [..., 1, 1], which broadcasts against queries, keys
     and scores.
@@ -40,7 +40,7 @@ class Scalar:
     )
 
 
-class Score(Protocol):
+class ScoreFunction(Protocol):
     """A score function with a description of its parameters.
 
     Attributes:
@@ -76,7 +76,7 @@ def score_function(
     compare: Scoring | None = None,
     match: Scoring | None = None,
     **parameters: tuple[str, ...] | Scalar,
-) -> Callable[[Scoring], Score]:
+) -> Callable[[Scoring], ScoreFunction]:
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
@@ -90,12 +90,12 @@ def score_function(
             `Scalar`, which all three functions get as [..., 1, 1].
 
     Returns:
-        A decorator that returns a `Score`. Calling the score raises a ValueError if the
-        widths of its arguments do not match, or if the leading axes of a parameter do
-        not broadcast with those of query and key.
+        A decorator that returns a `ScoreFunction`. Calling the score raises a
+        ValueError if the widths of its arguments do not match, or if the leading axes
+        of a parameter do not broadcast with those of query and key.
     """
 
-    def declare(function: Scoring) -> Score:
+    def declare(function: Scoring) -> ScoreFunction:
         signature = inspect.signature(function)
         for name, axes in parameters.items():
             if name not in signature.parameters or axes == ():
@@ -123,7 +123,7 @@ def score_function(
             fitted = fit(kwargs, D=query, projected=key)
             return (compare or function)(query, key, **fitted)
 
-        score = cast(Score, checked)
+        score = cast(ScoreFunction, checked)
         score.parameters = parameters
         score.same_width = same_width
         score.project = checked_project

@@ -20,9 +20,9 @@ decode step by step have, such as recurrent decoders.
 A score function has the signature `score(query, key, **parameters)`. Query [..., Q, D]
 and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs.
 Parameters may have leading batch axes, for example one set of parameters per head. The
-attribute `parameters` describes them, so that a model can create them (`Score`); a
-learned number is declared as a `Scalar`. `SCORES` maps names to functions, and
-`STEPWISE_SCORES` those of a model that decodes step by step.
+attribute `parameters` describes them, so that a model can create them
+(`ScoreFunction`); a learned number is declared as a `Scalar`. `SCORES` maps names to
+functions, and `STEPWISE_SCORES` those of a model that decodes step by step.
 
 Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
 `score.compare(query, score.project(key, **p), **p)`.
@@ -38,7 +38,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from .declaration import Scalar, Score, score_function
+from .declaration import Scalar, ScoreFunction, score_function
 
 __all__ = [
     "SCORES",
@@ -466,7 +466,7 @@ def additive_relu_scores(
     return _additive_relu_compare(query, _projected_key(key, w_key), w_query, v)
 
 
-SCORES: dict[str, Score] = {
+SCORES: dict[str, ScoreFunction] = {
     "dot": dot_scores,
     "scaled_dot": scaled_dot_scores,
     "general": general_scores,
@@ -480,5 +480,7 @@ SCORES: dict[str, Score] = {
 }
 """Score functions by name, of any model."""
 
-STEPWISE_SCORES: dict[str, Score] = SCORES | {"location_aware": location_aware_scores}
+STEPWISE_SCORES: dict[str, ScoreFunction] = SCORES | {
+    "location_aware": location_aware_scores
+}
 """Score functions by name, of a model that decodes step by step."""

@@ -247,7 +247,9 @@ def images() -> Floors:
         for seed in (0, 1)
     )
     flat = np.broadcast_to(flat.mean((1, 2), keepdims=True), flat.shape)
-    extract = functools.partial(efficientnet.features, size=config.evaluation.size)
+    extract = functools.partial(
+        efficientnet.features_and_classes, size=config.evaluation.size
+    )
     params = frozen.parameters()
     parts = [
         efficientnet.in_batches(extract, params, x, batch_size=100)

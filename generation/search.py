@@ -141,9 +141,9 @@ class Model(types.Module, Protocol):
     """A Flax module with methods `encode`, `start` and `step`.
 
     `encode(source) -> memory`; `start(memory, R, L) -> Carry`;
-    `step(carry, token [B, R], memory) -> (carry, logits [B, R, W], attention)`, where
-    `attention` has `weights` [B, R, S] or is None. A decoder without an encoder has no
-    `encode`: its memory is the source itself, such as prompts [B, P] with P >= 0.
+    `step(carry, token [B, R], memory) -> (carry, logits [B, R, W], weights)`, where
+    `weights` are attention weights [B, R, S], or None. A decoder without an encoder has
+    no `encode`: its memory is the source itself, such as prompts [B, P] with P >= 0.
     """
 
 
@@ -317,10 +317,7 @@ class Generator:
             memory = model.apply(variables, source, method="encode")
 
         def step(carry, token):
-            carry, logits, attention = model.apply(
-                variables, carry, token, memory, method="step"
-            )
-            return carry, logits, None if attention is None else attention.weights
+            return model.apply(variables, carry, token, memory, method="step")
 
         carry = model.apply(variables, memory, rows, length, method="start")
         if self._forbidden:

@@ -22,6 +22,8 @@ from flax import linen as nn
 from attention.alignments import (
     ALIGNMENTS,
     entropy,
+    local_m_alignment,
+    local_p_alignment,
     log_probability,
     predicted_position,
 )
@@ -34,10 +36,11 @@ from base.records import AttentionRecord, DrawRecord
 class Score(nn.Module):
     """A score function with learned parameters.
 
-    A `Scalar` has the shape of `heads`, and the transform that it declares.
+    A `Scalar` is stored as one number per head, before its transform.
 
     Attributes:
-        function: a key of `SCORES`; of `STEPWISE_SCORES` for `parameters` alone.
+        function: a key of `SCORES`; a model that decodes stepwise and calls
+            `parameters` alone may use `STEPWISE_SCORES`.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
         hidden: A, for the additive score.
         max_length: maximum source length, for the location score.
@@ -207,27 +210,25 @@ class Alignment(nn.Module):
         Returns:
             Weights [..., Q, K] and the alignment's other results [..., Q].
         """
-        align = ALIGNMENTS[self.function]
-        if self.function == "gumbel":
-            align = partial(align, temperature=self.temperature)
         if self.function in DRAWN:
-            return self._draw(align, scores, mask=mask, rng=rng, soft=soft)
-        if self.function not in ("local_m", "local_p"):
-            return AlignmentOutput(align(scores, mask=mask))
-        length = mask.sum(-1)  # [..., Q or 1]
+            return self._draw(scores, mask=mask, rng=rng, soft=soft)
+
+        local = {"mask": mask, "window": self.window}
+        if self.function == "local_m":
+            last = mask.sum(-1) - 1  # [..., Q or 1]
+            position = jnp.broadcast_to(jnp.minimum(time, last), scores.shape[:-1])
+            weights = local_m_alignment(scores, position=position, **local)
+            return AlignmentOutput(weights)
+
         if self.function == "local_p":
-            position = predicted_position(query, length, **parameters)
-        else:
-            position = jnp.minimum(time, length - 1)
-            position = jnp.broadcast_to(position, scores.shape[:-1])
-        weights = align(scores, mask=mask, position=position, window=self.window)
-        return AlignmentOutput(
-            weights, position if self.function == "local_p" else None
-        )
+            position = predicted_position(query, mask.sum(-1), **parameters)
+            weights = local_p_alignment(scores, position=position, **local)
+            return AlignmentOutput(weights, position)
+
+        return AlignmentOutput(ALIGNMENTS[self.function](scores, mask=mask))
 
     def _draw(
         self,
-        align: Callable[..., jax.Array],
         scores: jax.Array,
         *,
         mask: jax.Array,
@@ -235,6 +236,9 @@ class Alignment(nn.Module):
         soft: jax.Array | None,
     ) -> AlignmentOutput:
         """Weights of a random alignment, with log-probability and entropy."""
+        align = ALIGNMENTS[self.function]
+        if self.function == "gumbel":
+            align = partial(align, temperature=self.temperature)
         drawn_weights = align(scores, mask=mask, rng=rng)
         soft_weights = masked_softmax(scores, mask)
         weights = drawn_weights

@@ -91,15 +91,17 @@ class Bahdanau(AttentiveDecoder):
             bidirectional=True,
             dropout=self.dropout,
         )
-        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
+        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)  # W_s
+        # v_a, W_a and U_a
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
         self.stack = Stack(
             cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
         )
+        # C_r, C_z and C side by side, [2 D, G]
         self.context = self.param("context", inits.kernel, (2 * n, cell.gates * n))
-        self.deep = Maxout(self.maxout, inits)
+        self.deep = Maxout(self.maxout, inits)  # U_o, V_o and C_o as one matrix
         shape = (self.vocab_size, self.maxout)
-        self.output = self.param("output", inits.embedding, shape)
+        self.output = self.param("output", inits.embedding, shape)  # W_o
 
     def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0: appendix A.2.1."""

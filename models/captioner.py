@@ -126,9 +126,9 @@ class Captioner(EncoderDecoder):
         self.stack = Stack(
             self.cell, features=self.hidden, layers=1, dropout=self.dropout, inits=inits
         )
-        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
+        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)  # L_h
         shape = (self.vocab_size, self.embedding)
-        self.output = self.param("output", inits.embedding, shape)
+        self.output = self.param("output", inits.embedding, shape)  # L_o
 
 
 class CaptionerMatrices(NamedTuple):
@@ -177,14 +177,14 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         super().setup()
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.cross_attention = self.source_attention(keys="positions")
-        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.from_context = Dense(
+        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)  # f_init
+        self.from_context = Dense(  # L_z
             self.embedding, kernel_init=inits.kernel, use_bias=False
         )
         shape = (self.channels[-1], cell.gates * n)
         self.context = self.param("context", inits.kernel, shape)
         if self.selector:
-            self.beta = self.param("beta", inits.kernel, (n, 1))
+            self.beta = self.param("beta", inits.kernel, (n, 1))  # f_beta
             self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
 
     def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
@@ -208,13 +208,13 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
         return (
-            CaptionerMatrices(memory.annotations, self.context, beta, state),
+            CaptionerMatrices(memory.values, self.context, beta, state),
             CaptionerShared(source, bias),
         )
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
-        if not self._draws():
+        if not self._samples_keys():
             return None
         soft_prob: float | jax.Array = self.get_variable(
             "schedule", "soft_prob", self.soft_prob
@@ -265,7 +265,7 @@ class ShowAndTell(Captioner):
         """Checks the fields and creates the submodules."""
         super().setup()
         shape = (self.channels[-1], self.embedding)
-        # Older checkpoints have this parameter name.
+        # The matrix of the image, named "picture".
         self.from_image = self.param("picture", self.inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
@@ -284,7 +284,7 @@ class ShowAndTell(Captioner):
     def advance(
         self, u: CellMatrices, shared: None, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
-        """Computes one step of the LSTM: eq. 11."""
+        """Computes one step of the LSTM."""
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
         return carry.after((state,)), Step(state[..., : self.hidden])

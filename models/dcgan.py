@@ -1,8 +1,8 @@
 """DCGAN, a generative adversarial network of strided convolutions.
 
 Radford, Metz and Chintala (2016), section 3: transposed convolutions in the generator,
-strided ones in the discriminator, and batch norm in both, except after the first layer
-of the discriminator.
+strided ones in the discriminator, and batch norm in both, except after the last layer
+of the generator and the first of the discriminator.
 
 Differs from the paper: the generator gets the class through its batch norm, and the
 discriminator ends in a sum over positions and a projection, both as in `models.sagan`.
@@ -51,7 +51,7 @@ class Generator(DCGAN):
             x = self.layer(width, kernel=4, scale="double", name=name)(x, train=train)
             x = self.attend(x, train=train)
         x = nn.relu(self.norm("norm", classes=self.classes)(x, label, train=train))
-        # Older checkpoints have this layer name.
+        # The layer of the image, named "picture".
         image = self.layer(3, kernel=4, scale="double", name="picture")
         return jnp.tanh(image(x, train=train))
 

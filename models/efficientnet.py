@@ -114,7 +114,7 @@ def classify(params: Params, features: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def features(
+def features_and_classes(
     params: Params, images: jax.Array, *, size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Computes features and class probabilities of resized images.

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
-from attention.core import Attention
 from attention.fast.scan import scan
 from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE, Choice
@@ -193,10 +192,10 @@ class EncoderDecoder(nn.Module):
         """
         memory = self.encode(batch["source"], train=train)
         previous = self.previous(batch["target"], memory, train=train)
-        scores, step = self.decode(previous, memory, train=train)
+        logits, step = self.decode(previous, memory, train=train)
         if step.aligned is not None:
             self.cross_attention.record(step.aligned)
-        return scores
+        return logits
 
     def previous(self, target: jax.Array, memory: Any, *, train: bool) -> jax.Array:
         """Returns the previous token of each step, [B, T]: BOS and `target`."""
@@ -211,7 +210,7 @@ class EncoderDecoder(nn.Module):
         embedded = self.drop(self.target_table[previous], deterministic=not train)
         noise = self.stack.noise(steps, size) if train else None
         rngs = None
-        if self._draws():
+        if self._samples_keys():
             rngs = jax.random.split(self.make_rng("alignment"), steps)
         inputs = StepInput(time_first(self.gates(embedded)), noise, rngs)
         carry = self.start(memory, 1, steps)
@@ -233,7 +232,7 @@ class EncoderDecoder(nn.Module):
 
     def step(
         self, carry: DecoderCarry, token: jax.Array, memory: Any
-    ) -> tuple[DecoderCarry, jax.Array, Attention | None]:
+    ) -> tuple[DecoderCarry, jax.Array, jax.Array | None]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -242,21 +241,16 @@ class EncoderDecoder(nn.Module):
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
-            The next carry, logits [B, R, W] float32, and the attention: context
-            [B, R, E] and weights [B, R, S]; None without attention.
+            The next carry, logits [B, R, W] float32, and the attention weights
+            [B, R, S]; None without attention.
         """
         embedded = self.drop(self.target_table[token], deterministic=True)
         x = StepInput(self.gates(embedded))
         carry, step = self.advance(*self.prepare(memory), carry, x)
-        attention = None
-        if step.aligned is not None:
-            context = step.context
-            if context is None:
-                context = step.aligned.weights @ memory.annotations
-            attention = Attention(context, step.aligned.weights)
-        return carry, self.readout(embedded, step, memory, train=False), attention
+        weights = None if step.aligned is None else step.aligned.weights
+        return carry, self.readout(embedded, step, memory, train=False), weights
 
-    def _draws(self) -> bool:
+    def _samples_keys(self) -> bool:
         """Returns True if an alignment samples a key in this pass."""
         return False
 
@@ -292,8 +286,8 @@ class AttentiveDecoder(EncoderDecoder):
         """True if the alignment is hard and needs REINFORCE to train."""
         return self.alignment == "hard"
 
-    def _draws(self) -> bool:
-        return self.cross_attention.draws and self.has_rng("alignment")
+    def _samples_keys(self) -> bool:
+        return self.cross_attention.samples and self.has_rng("alignment")
 
     def start(self, memory: Any, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step; see `EncoderDecoder.start`."""

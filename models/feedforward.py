@@ -54,6 +54,7 @@ class FeedForwardAttention(nn.Module):
             self.w = self.param("attention_kernel", normal, (width,))
             self.b = self.param("attention_bias", zeros, ())
         else:
+            # Equal scores: alpha_t = 1 / T.
             self.w, self.b = jnp.zeros(width), jnp.zeros(())
 
     def __call__(
@@ -69,6 +70,7 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B] estimates.
         """
+        # c = sum_t alpha_t h_t, without the weights; `read` is the plain form.
         context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
         return self._estimate(context)
 

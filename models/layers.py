@@ -1,4 +1,6 @@
-"""Layers shared by several models: dense layers, layer norm, dropout, logits.
+"""Layers shared by several models, and the check of a model's fields.
+
+Dense layers, layer norm, logits; ids of the special tokens.
 
 Axes: ... any batch; C width of the model; W vocabulary.
 """

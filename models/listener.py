@@ -37,7 +37,7 @@ from models.source_attention import SourceAndBiases, SourceMemory
 SOFT_ALIGNMENTS = tuple(x for x in ALIGNMENTS if x != "hard")
 
 
-def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def pair_frames(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Concatenates pairs of frames: [h_2i; h_2i+1] of eq. 5.
 
     Args:
@@ -102,7 +102,7 @@ class Listener(nn.Module):
             if layer:
                 x = nn.Dropout(self.dropout)(x, deterministic=not train)
             if layer >= self.layers - self.halvings:
-                x, mask = halve(x, mask)
+                x, mask = pair_frames(x, mask)
             encoder = Encoder(
                 self.cell,
                 self.features,
@@ -188,7 +188,7 @@ class ListenAttendSpell(AttentiveDecoder):
         self.cross_attention = self.source_attention(
             filters=(self.filters, self.filter_width), keys="frames"
         )
-        self.stack = Stack(
+        self.stack = Stack(  # RNN
             cell=self.cell,
             features=n,
             layers=self.layers,
@@ -197,6 +197,7 @@ class ListenAttendSpell(AttentiveDecoder):
         )
         width = 2 * self.listener
         self.context = self.param("context", inits.kernel, (width, cell.gates * n))
+        # CharacterDistribution
         self.character = Dense(n, kernel_init=inits.kernel)
         self.output = self.param("output", inits.embedding, (self.vocab_size, n))
 
@@ -226,7 +227,7 @@ class ListenAttendSpell(AttentiveDecoder):
         """Returns the matrices of the step, and the source with its attention."""
         stack, source = self.stack.matrices(), self.cross_attention.source(memory)
         return (
-            SpellerMatrices(memory.annotations, self.context, stack),
+            SpellerMatrices(memory.values, self.context, stack),
             SourceAndBiases(source, self.stack.biases()),
         )
 
@@ -240,8 +241,8 @@ class ListenAttendSpell(AttentiveDecoder):
         given = super().previous(target, memory, train=train)
         if not (train and self.sampling and self.has_rng("sampling")):
             return given
-        scores, _ = self.decode(given, memory, train=False)
-        return mix_samples(self.make_rng("sampling"), given, scores, self.sampling)
+        predicted, _ = self.decode(given, memory, train=False)
+        return mix_samples(self.make_rng("sampling"), given, predicted, self.sampling)
 
     @nn.nowrap
     def advance(

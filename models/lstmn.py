@@ -43,7 +43,11 @@ from models.recurrent import STANDARD, Gates, StateMatrices
 
 # The scores with a matrix for the query, [x_t; h~_{t-1}], whose products with x_t are
 # computed for all tokens at once.
-SCORES = {name: score for name, score in scores.SCORES.items() if score.match}
+MATCHING_SCORES = {name: score for name, score in scores.SCORES.items() if score.match}
+
+
+# Arguments of a step of `tape_scan`: Matrices multiply, Shared is read, Input is per
+# token, Carry is passed on. Fusion... are their parts for deep fusion.
 
 
 class TapeMatrices(NamedTuple):
@@ -100,37 +104,17 @@ class LSTMNInput(NamedTuple):
 
 
 class LSTMNCarry(NamedTuple):
-    """Reads of the attentions of the last token."""
+    """Vectors that the last token read from the tapes."""
 
     summary: jax.Array  # [B, D], h~_{t-1}
     source: jax.Array | None = None  # [B, D], gamma~_{t-1} of deep fusion
 
 
 class LSTMNOutput(NamedTuple):
-    """Result of a token."""
+    """Output of a token."""
 
     hidden: jax.Array  # [B, D], h_t
     source_weights: jax.Array | None = None  # [B, S], of deep fusion
-
-
-class LSTMNState(NamedTuple):
-    """State that a layer carries from one part of a text to the next.
-
-    Attributes:
-        value: [B, K, 2 D], the tape: [h_i; c_i].
-        valid: [B, K] bool, slots with a token.
-        summary: [B, D], h~ of the last token.
-    """
-
-    value: jax.Array
-    valid: jax.Array
-    summary: jax.Array
-
-    @classmethod
-    def start(cls, batch: int, slots: int, features: int) -> "LSTMNState":
-        """Returns the state before the first token of B texts."""
-        tape = empty_tape(batch, slots=slots, key=0, value=2 * features)
-        return cls(tape.value, tape.valid, jnp.zeros((batch, features)))
 
 
 def read(
@@ -144,7 +128,7 @@ def read(
     """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
 
     Args:
-        score: a key of `SCORES`.
+        score: a key of `MATCHING_SCORES`.
         query: [B, A], W_x x_t.
         summary: [B, D], h~_{t-1}.
         tape: keys W_h h_i [B, K, A] and values [h_i; c_i] [B, K, 2 D].
@@ -155,7 +139,7 @@ def read(
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
     query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
-    a = SCORES[score].match(query, tape.key, v=v)  # eq. 4
+    a = MATCHING_SCORES[score].match(query, tape.key, v=v)  # eq. 4
     context, weights = attend(a, tape.value, mask=tape.valid[:, None])  # eqs. 5, 6
     hidden, cell = jnp.split(context[:, 0], 2, -1)
     return hidden, cell, weights[:, 0]
@@ -179,18 +163,19 @@ def lstmn(
         valid: [B, K] bool, slots with a token.
         carry: of the last token.
         x: contributions of the token.
-        score: a key of `SCORES`.
+        score: a key of `MATCHING_SCORES`.
 
     Returns:
         The next carry; key and value of the token on the tape; its output; and the
         weights s^t [B, K].
     """
-    summary, previous, weights = read(
+    h_read, c_read, weights = read(  # h~_t, c~_t, s^t: eqs. 4 to 6
         score, x.query, carry.summary, Tape(*tape, valid), w.tape, shared.v
     )
-    gates = x.gates + summary @ w.gates  # eq. 7
+    gates = x.gates + h_read @ w.gates  # eq. 7
     input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
-    cell = nn.sigmoid(forget) * previous + nn.sigmoid(input_) * nn.tanh(candidate)
+    # eq. 8
+    cell = nn.sigmoid(forget) * c_read + nn.sigmoid(input_) * nn.tanh(candidate)
     gamma = attended = None
     if shared.source is not None:
         fused, gamma, attended = fuse(
@@ -199,13 +184,13 @@ def lstmn(
         cell = fused + cell
     hidden = nn.sigmoid(output) * nn.tanh(cell)  # eq. 9
     entry = hidden @ w.tape.key, jnp.concatenate([hidden, cell], -1)
-    return LSTMNCarry(summary, gamma), entry, LSTMNOutput(hidden, attended), weights
+    return LSTMNCarry(h_read, gamma), entry, LSTMNOutput(hidden, attended), weights
 
 
 def fuse(
     w: FusionMatrices,
     source: FusionSource,
-    previous: jax.Array,
+    gamma: jax.Array,
     x: FusionInput,
     score: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -214,16 +199,16 @@ def fuse(
     Args:
         w: weight matrices.
         source: the other text.
-        previous: [B, D], gamma~_{t-1}.
+        gamma: [B, D], gamma~_{t-1}.
         x: contributions of the token.
-        score: a key of `SCORES`.
+        score: a key of `MATCHING_SCORES`.
 
     Returns:
         The addend r_t alpha~_t of the cell [B, D], gamma~_t [B, D] and the weights of
         the other text [B, S].
     """
     tape = Tape(source.key, source.value, source.present > 0)
-    gamma, alpha, weights = read(score, x.query, previous, tape, w.tape, source.v)
+    gamma, alpha, weights = read(score, x.query, gamma, tape, w.tape, source.v)
     return nn.sigmoid(x.gate + gamma @ w.gate) * alpha, gamma, weights
 
 
@@ -253,6 +238,26 @@ class TapeAttention(nn.Module):
         return query, TapeMatrices(key, summary), v
 
 
+class LSTMNState(NamedTuple):
+    """State that a layer carries from one part of a text to the next.
+
+    Attributes:
+        value: [B, K, 2 D], the tape: [h_i; c_i].
+        valid: [B, K] bool, slots with a token.
+        summary: [B, D], h~ of the last token.
+    """
+
+    value: jax.Array
+    valid: jax.Array
+    summary: jax.Array
+
+    @classmethod
+    def start(cls, batch: int, slots: int, features: int) -> "LSTMNState":
+        """Returns the state before the first token of B texts."""
+        tape = empty_tape(batch, slots=slots, key=0, value=2 * features)
+        return cls(tape.value, tape.valid, jnp.zeros((batch, features)))
+
+
 class LSTMNLayer(nn.Module):
     """LSTMN layer over whole texts; its outputs equal those of single steps.
 
@@ -262,7 +267,7 @@ class LSTMNLayer(nn.Module):
     Attributes:
         features: D.
         memory: K, the number of slots of the tape.
-        score: a key of `SCORES`.
+        score: a key of `MATCHING_SCORES`.
         score_hidden: A.
         layer: number of the layer, for the record.
     """
@@ -319,15 +324,15 @@ class LSTMNLayer(nn.Module):
         )
         value, y, weights = jax.tree.map(_swap, (value, y, weights))
         self._record(weights, y.source_weights)
-        every = jnp.concatenate([state.value, value], 1)
-        state = LSTMNState(every[:, -slots:], valid[:, -slots:], carry.summary)
+        values = jnp.concatenate([state.value, value], 1)
+        state = LSTMNState(values[:, -slots:], valid[:, -slots:], carry.summary)
         return Tape(y.hidden, value, mask), state
 
     def _prepare(
         self, x: jax.Array, source: Tape | None
     ) -> tuple[LSTMNMatrices, LSTMNShared, LSTMNInput]:
         """Creates the parameters; computes the contributions of all tokens at once."""
-        n, additive = self.features, "v" in SCORES[self.score].parameters
+        n, additive = self.features, "v" in MATCHING_SCORES[self.score].parameters
         gates = Gates("lstm", n, STANDARD, name="input")(x)
         recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
         intra = TapeAttention(n, self.score_hidden, additive, name="intra")
@@ -373,12 +378,12 @@ class LSTMNLanguageModel(RecurrentLanguageModel):
 
     Attributes:
         memory: K, the number of slots of a tape.
-        score: a key of `SCORES`; "additive" in the paper.
+        score: a key of `MATCHING_SCORES`; "additive" in the paper.
         score_hidden: hidden width of the score.
     """
 
     memory: Annotated[int, SIZE] = 50
-    score: Annotated[str, Choice(SCORES)] = "additive"
+    score: Annotated[str, Choice(MATCHING_SCORES)] = "additive"
     score_hidden: Annotated[int, SIZE] = 300
 
     attends: ClassVar[bool] = True

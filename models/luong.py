@@ -118,18 +118,20 @@ class Luong(AttentiveDecoder):
         )
         if self.input_feeding:
             self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
+        # W_c for h_t and for c_t
         self.attend_state = self.param("attend_state", inits.kernel, (n, n))
         shape = (n * (1 + self.bidirectional), n)
         self.attend_context = self.param("attend_context", inits.kernel, shape)
         shape = (self.vocab_size, n)
-        self.output = self.param("output", inits.embedding, shape)
+        self.output = self.param("output", inits.embedding, shape)  # W_s
 
     def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0."""
         mask = source != PAD
         embedded = self.drop(self.source_table[source], deterministic=not train)
         annotations, carries = self.encoder(embedded, mask, train=train)
-        # Layers of encoder and decoder correspond from the last one down.
+        # Decoder layer i starts from encoder layer `first` + i, so that the last layers
+        # correspond; in a deeper decoder, the lower layers all start from layer 0.
         first = self.layers - self.depth
         carries = [carries[max(first + i, 0)] for i in range(self.depth)]
         if self.bidirectional:
@@ -182,7 +184,8 @@ class Luong(AttentiveDecoder):
         )
         e = source.score(h, carry.attention)  # score(h_t, h_s)
         a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
-        attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
+        # h~_t = tanh(W_c [c_t; h_t])
+        attentional = nn.tanh(a.weights @ w.values + h @ w.attend)
         feed = attentional if self.input_feeding else None
         return carry.after(states, a, feed), Step(attentional, a)
 

@@ -45,32 +45,33 @@ from models.layers import PAD, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
 
-ALIGNMENTS = ("global", "local_p", "gumbel")
+MEMORY_ALIGNMENTS = ("global", "local_p", "gumbel")
 
 
 def position_encoding(
-    lengths: jax.Array, words: int, width: int, *, max_length: int = 0
+    lengths: jax.Array, max_words: int, width: int, *, max_length: int = 0
 ) -> tuple[jax.Array, jax.Array]:
     """The position encoding l_kj = (1 - j/J) - (k/D) (1 - 2j/J) as two factors.
 
     Sukhbaatar et al. (2015), section 4.1. It has rank 2: l = words @ units.
 
     Args:
-        lengths: int [..., J], J of each sentence.
-        words: number of words, including padding.
+        lengths: int [...], the number of words J of each sentence.
+        max_words: number of words, including padding.
         width: D.
-        max_length: J of all sentences of up to as many words, as in the authors' code,
-            where j and k are counted from 1/2; 0 for the paper's.
+        max_length: J of every sentence as in the authors' code, which counts j and k
+            from 1/2 (a longer sentence keeps its own); 0 for the sentence's J, as in
+            the paper.
 
     Returns:
-        `words`, 1 - j/J and 1 - 2j/J, [..., words, 2], 0 at padding; and `units`, 1 and
-        -k/D, [2, D].
+        `words`, 1 - j/J and 1 - 2j/J, [..., max_words, 2], 0 at padding; and `units`, 1
+        and -k/D, [2, D].
     """
     first = 0.5 if max_length else 1.0
-    j, k = first + jnp.arange(words), first + jnp.arange(width)
+    j, k = first + jnp.arange(max_words), first + jnp.arange(width)
     share = j / jnp.maximum(lengths, max(max_length, 1))[..., None]  # j/J
     of_words = jnp.stack([1 - share, 1 - 2 * share], -1)
-    valid = jnp.arange(words) < lengths[..., None]
+    valid = jnp.arange(max_words) < lengths[..., None]
     of_units = jnp.stack([jnp.ones(width), -k / width])
     return jnp.where(valid[..., None], of_words, 0), of_units
 
@@ -105,7 +106,7 @@ class MemoryNetwork(nn.Module):
     position_length: Annotated[int, COUNT] = 0
     tying: Literal["adjacent", "layerwise"] = "adjacent"
     score: Annotated[str, Choice(SCORES)] = "dot"
-    alignment: Annotated[str, Choice(ALIGNMENTS)] = "global"
+    alignment: Annotated[str, Choice(MEMORY_ALIGNMENTS)] = "global"
     empty_slots: bool = True
     init_scale: Annotated[float, POSITIVE] = 0.1
 
@@ -114,6 +115,7 @@ class MemoryNetwork(nn.Module):
         normal = nn.initializers.normal(self.init_scale)
         shape = self.vocab_size + self.memory, self.width
         adjacent = self.tying == "adjacent"
+        # Adjacent: tables A^1, C^1 = A^2, ..., C^K. Layer-wise: A, C, B.
         names = [f"embedding_{k}" for k in range(self.hops + 1)]
         if not adjacent:
             names = ["memory_embedding", "output_embedding", "query_embedding"]
@@ -159,7 +161,7 @@ class MemoryNetwork(nn.Module):
         memories, mask = self._memories(batch)
         query_table = self.tables[0 if adjacent else 2]  # B
         u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
-        draws = train and self.alignment == "gumbel"
+        samples = train and self.alignment == "gumbel"
         records = []
         for k in range(self.hops):
             layer = k if adjacent else 0
@@ -169,15 +171,16 @@ class MemoryNetwork(nn.Module):
                 scores,
                 query=u,
                 mask=mask,
-                rng=self.make_rng("alignment") if draws else None,
+                rng=self.make_rng("alignment") if samples else None,
             )  # softmax(u^k m^k) in the paper
             p = jnp.where(linear, jnp.where(mask, scores, 0), aligned.weights)
-            o = p @ c
-            u = (u if adjacent else u @ self.state_kernel) + o
+            o = p @ c  # o^k = sum_i p_i^k c_i^k
+            previous = u if adjacent else u @ self.state_kernel  # u^k, or H u^k
+            u = previous + o
             records.append(aligned._replace(weights=p))
         self._record(records)
-        answers = self.tables[-1].T if adjacent else self.answer_kernel
-        x = (u @ answers)[:, 0, : self.vocab_size]
+        w = self.tables[-1].T if adjacent else self.answer_kernel  # W
+        x = (u @ w)[:, 0, : self.vocab_size]
         return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
 
     def _memories(
@@ -192,6 +195,7 @@ class MemoryNetwork(nn.Module):
         sentences, times = batch["sentences"], batch["times"]
         tables = self.tables if self.tying == "adjacent" else self.tables[:2]
         filled = (sentences > 0).any(-1)
+        # The tables' columns side by side, for one product.
         embedded = self._embed(sentences, jnp.concatenate(tables, -1))
         memories = jnp.split(embedded, len(tables), -1)
         if "slots" in batch:
@@ -347,6 +351,7 @@ def from_window(x: jax.Array, columns: int) -> jax.Array:
         [..., T, N - 1 + T].
     """
     *batch, rows, size = x.shape
+    # The same shift by reshaping, backwards.
     x = jnp.pad(x, [*[(0, 0)] * (len(batch) + 1), (0, columns + 1 - size)])
     flat = x.reshape(*batch, -1)[..., : rows * columns]
     return flat.reshape(*batch, rows, columns)

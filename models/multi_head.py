@@ -1,6 +1,7 @@
 """Multi-head attention: Vaswani et al. (2017), section 3.2.2.
 
-With any score and alignment, and with the relative positions of Shaw et al. (2018) or
+head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), MultiHead = [head_1; ...; head_H] W^O;
+with any score and alignment, and with the relative positions of Shaw et al. (2018) or
 the rotary positions of Su et al. (2021).
 
 Axes: B batch; H heads; Q queries; K keys; D width of a query and a key; A hidden width
@@ -58,10 +59,9 @@ class Cache(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
+    """Projections and output matrix shared by `SelfAttention` and `CrossAttention`.
 
-    The projections of `SelfAttention` and `CrossAttention`. They have no bias, as in
-    the paper's equations.
+    They have no bias, as in the paper's equations.
 
     Attributes:
         features: C; a multiple of `heads`.
@@ -188,7 +188,10 @@ class SelfAttention(MultiHeadAttention):
         return self._merge(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
 
     def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
-        """Projects [B, T, C] at positions [T] to query, key and value, [B, H, T, D]."""
+        """Projects [B, T, C] to query, key and value, [B, H, T, D].
+
+        With `rotary`, at `position`, [T] or one scalar for all.
+        """
         query, key, value = self._project(x, self.query, self.key, self.value)
         if self.rotary:
             query, key = rotary(query, position), rotary(key, position)
@@ -271,5 +274,6 @@ class CrossAttention(MultiHeadAttention):
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
         self._record(aligned)
-        context = self._merge(jnp.matmul(aligned.weights, memory.value))
+        # [head_1; ...; head_H] W^O
+        context = self._merge(aligned.weights @ memory.value)
         return Attention(context, aligned.weights)

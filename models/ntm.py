@@ -27,12 +27,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.bounded_gradient import bounded_gradient
 from attention.fast.memory import Memory, address, read, write
 from attention.fast.scan import Matrix, scan
 from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
 from base.records import AttentionRecord
+from models.bounded_gradient import bounded_gradient
 from models.cells import LSTMMatrices, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
 from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
@@ -183,6 +183,9 @@ class NeuralTuringMachine(nn.Module):
             bias: [P], added to the head parameters.
             carry: from the previous step.
             gates: [B, 1, G], the input's contribution to the controller's gates.
+
+        Returns:
+            The next carry and the step's outputs.
         """
         gates = gates + carry.reads @ w.reads
         if self.controller == "lstm":
@@ -192,9 +195,12 @@ class NeuralTuringMachine(nn.Module):
             state, hidden = None, nn.tanh(gates)
         addressing, writing = self._head_parameters(hidden @ w.heads + bias)
 
+        # Eqs. 5 to 9.
         weights = address(carry.memory, carry.weights, **addressing._asdict())
         read_weights, write_weights = jnp.split(weights, [self.read_heads], axis=-2)
-        reads = read(read_weights, carry.memory).reshape(carry.reads.shape)
+        reads = read(read_weights, carry.memory)  # eq. 2
+        reads = reads.reshape(carry.reads.shape)
+        # Eqs. 3 and 4.
         memory = write(carry.memory, write_weights, **writing._asdict())
 
         carry = NTMCarry(state=state, reads=reads, memory=memory, weights=weights)

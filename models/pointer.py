@@ -207,6 +207,7 @@ class PointerNetwork(nn.Module):
             self.encoder_gates = Gates(self.cell, n, inits)
             self.encoder_state = StateMatrices(self.cell, n, inits)
         else:
+            # The MLP of the read block, which makes the m_i.
             self.read = [Dense(n, kernel_init=inits.kernel) for _ in range(2)]
             self.process = Process(
                 cell=self.cell,
@@ -219,6 +220,7 @@ class PointerNetwork(nn.Module):
         self.decoder_gates = Gates(self.cell, n, inits)
         self.decoder_state = StateMatrices(self.cell, n, inits)
         reads = {"pointer": self.glimpses, "attention": 1, "none": 0}[self.output]
+        # A score for each glimpse, or that of the attention of a baseline.
         self.reads = [self._score(inits) for _ in range(reads)]
         if self.output == "pointer":
             self.pointer = self._score(inits)
@@ -328,7 +330,7 @@ class PointerNetwork(nn.Module):
 
     def step(
         self, carry: PointerCarry, token: jax.Array, memory: PointerMemory
-    ) -> tuple[PointerCarry, jax.Array, Attention | None]:
+    ) -> tuple[PointerCarry, jax.Array, jax.Array | None]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -337,14 +339,15 @@ class PointerNetwork(nn.Module):
             memory: from `encode`; shared by the R hypotheses of an instance.
 
         Returns:
-            The next carry, logits [B, R, S + 1] float32, and the attention of the
-            pointer or of a baseline's read: context [B, R, D] and weights
-            [B, R, S + 1]; None without attention.
+            The next carry, logits [B, R, S + 1] float32, and the attention weights
+            [B, R, S + 1] of the pointer or of a baseline's read; None without
+            attention.
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
         logits, attention = self._readout(state[..., : self.hidden], memory)
-        return PointerCarry(state), logits, attention
+        weights = None if attention is None else attention.weights
+        return PointerCarry(state), logits, weights
 
     def _score(self, inits: Init) -> Score:
         return Score(

@@ -1,5 +1,10 @@
 """Recurrent layers: parameters of the cells, and stacks for encoder and decoder.
 
+A step is split in two: `Gates` computes W x + b for all steps at once, `StateMatrices`
+holds U, and `cell.step(gates, carry, U)` advances. `Recurrence` runs one cell over a
+sequence; `Encoder` stacks recurrences; `Stack` holds a decoder's layers, advanced one
+step at a time; `Init` says how each is initialised.
+
 Axes: ... any batch; B batch; S source positions; T target steps; R hypotheses that
 share one source; C width of an embedding; D width of a state; E width of an annotation;
 G width of a cell's gates; l maxout units; W vocabulary.

@@ -121,11 +121,12 @@ class RecurrentVisualAttention(nn.Module):
         self.input, self.state = Dense(self.hidden), Dense(self.hidden, use_bias=False)
         if self.locator_hidden:
             self.locator_layer = Dense(self.locator_hidden)
-        self.locator, self.expected = Dense(2), Dense(1)
+        self.locator = Dense(2)
+        self.expected = Dense(1)  # b_t, the baseline
         self.classifier = Dense(self.outputs * self.classes)
 
     def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
-        """Looks at images; sows where.
+        """Classifies images from glimpses; sows their locations.
 
         Args:
             image: [B, I, J, C] floating.
@@ -275,11 +276,16 @@ class DeepRecurrentAttention(nn.Module):
         self.upper = nn.OptimizedLSTMCell(self.hidden)
         if self.context:
             self.context_network = Convolutions(channels, self.hidden)
-        self.emission, self.expected = Dense(2), Dense(1)
+        self.emission = Dense(2)
+        self.expected = Dense(1)  # b_t, the baseline
         self.classifier = Dense(self.classes)
 
     def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
-        """Names the objects of images [B, I, J, C]: logits [B, K, W]."""
+        """Classifies the objects of images [B, I, J, C], one after the other.
+
+        Returns:
+            [B, K, W] logits.
+        """
         batch = len(image)
         zeros = jnp.zeros((batch, self.hidden))
         lower, upper = (zeros, zeros), (zeros, zeros)  # cell and state of each layer
@@ -310,7 +316,10 @@ class DeepRecurrentAttention(nn.Module):
         return features * nn.relu(self.location_network(location))
 
     def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
-        """Returns l_n [B, 2] and its draw, of the upper layer's state [B, D]."""
+        """Returns l_n [B, 2] and its draw, computed from r2 [B, D].
+
+        r2 is the state of the upper layer.
+        """
         mean = jnp.tanh(self.emission(r2))
         baseline = self.expected(jax.lax.stop_gradient(r2))[:, 0]
         rng = self.make_rng("glimpse") if train else None

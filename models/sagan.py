@@ -1,10 +1,10 @@
 """SAGAN, a generative adversarial network with self-attention: Zhang et al. (2019).
 
-Zhang, Goodfellow, Metaxas and Odena have a generator and a discriminator of residual
-blocks, with self-attention over one feature map of each (`attention.spatial`). Every
-layer of both has a spectral norm of 1 (Miyato et al. 2018). The class enters the
-generator by the scale and bias of its batch norm and the discriminator by a projection
-(Miyato and Koyama 2018). The residual blocks follow the authors' code.
+The generator and the discriminator consist of residual blocks, with self-attention over
+one feature map of each (`attention.spatial`). Every layer of both has a spectral norm
+of 1 (Miyato et al. 2018). The class enters the generator by the scale and bias of its
+batch norm and the discriminator by a projection (Miyato and Koyama 2018). The residual
+blocks follow the authors' code.
 
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
@@ -35,7 +35,7 @@ from models.spectral import Layer, normed_kernel
 
 
 class BatchNorm(nn.Module):
-    """Batch norm, optionally with a scale and bias per class: Miyato et al. (2018).
+    """Batch norm, optionally with a scale and bias per class (Miyato and Koyama 2018).
 
     `nn.BatchNorm` normalises; it has neither classes nor a decay that grows from 0.1.
     With a constant decay, the first steps of a short training dominate its moving
@@ -95,6 +95,8 @@ def moving(steps: jax.Array, decay: float) -> jax.Array:
 
 class SelfAttention(nn.Module):
     """Self-attention over a feature map, gamma o + x: Zhang et al. (2019), eqs. 1-3.
+
+    In the paper's letters, key is f, query g, value h, output v.
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
@@ -312,7 +314,7 @@ class Generator(Network):
             x = self.block(x, label, size, train=train)
             x = self.attend(x, train=train)
         x = nn.relu(self.norm("norm")(x, None, train=train))
-        # Older checkpoints have this layer name.
+        # The layer of the image, named "picture".
         return jnp.tanh(self.layer(3, name="picture")(x, train=train))
 
     @nn.nowrap
@@ -353,23 +355,23 @@ class Discriminator(Network):
             [B] logits, positive for images classified as real.
         """
         check_fields(self)
-        for size in self.maps():
-            activated = x if size == self.maps()[0] else nn.relu(x)  # not of the image
-            x = self.block(x, activated, size, train=train)
+        for number, size in enumerate(self.maps()):
+            x = self.block(x, size, activate=number > 0, train=train)
             x = self.attend(x, train=train)
         y = self.layer(x.shape[-1], name="last_conv_1")(nn.relu(x), train=train)
         y = self.layer(x.shape[-1], name="last_conv_2")(nn.relu(y), train=train)
         return self.project(nn.relu(x + y), label, train=train)
 
     def block(
-        self, x: jax.Array, activated: jax.Array, size: int, *, train: bool
+        self, x: jax.Array, size: int, *, activate: bool, train: bool
     ) -> jax.Array:
         """Applies a residual block, which halves the size of a map to `size`."""
         name, width = f"to_{size}", self.width(2 * size)
         conv_1 = self.layer(width, name=f"{name}_conv_1")
         conv_2 = self.layer(width, scale="half", name=f"{name}_conv_2")
         skip = self.layer(width, kernel=0, name=f"{name}_skip")
-        y = conv_2(nn.relu(conv_1(activated, train=train)), train=train)
+        y = nn.relu(x) if activate else x  # not the image
+        y = conv_2(nn.relu(conv_1(y, train=train)), train=train)
         return y + skip(_mean(x), train=train)
 
 

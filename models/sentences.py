@@ -2,7 +2,8 @@
 
 Cheng, Dong and Lapata (2016), sections 4, 5.2 and 5.3. A sentence is represented by the
 mean of its hidden states; a pair by both means, concatenated. Two ReLU layers follow.
-A pair is fused in one of three ways:
+The encoder "mean" is the mean of the embeddings, without states; layers after the first
+also get the embeddings. A pair is fused in one of three ways:
 
 *   "none": the sentences are read independently;
 *   "shallow": the states h_t of the second sentence attend to those of the first,
@@ -29,7 +30,7 @@ from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
 from models.attention import AlignmentOutput, Score
 from models.layers import PAD, Dense, check_fields
-from models.lstmn import SCORES, LSTMNLayer
+from models.lstmn import MATCHING_SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
 
 
@@ -46,7 +47,7 @@ class SentenceClassifier(nn.Module):
         embedding: C; 300 in the paper.
         hidden: D; 300 or 450 in the paper.
         layers: number of layers of the encoder.
-        score: score of the intra-attention, a key of `models.lstmn.SCORES`.
+        score: score of the intra-attention, a key of `models.lstmn.MATCHING_SCORES`.
         score_hidden: hidden width of the scores.
         classifier: width of the ReLU layers.
         dropout: dropout rate of embeddings and of the ReLU layers.
@@ -60,7 +61,7 @@ class SentenceClassifier(nn.Module):
     embedding: Annotated[int, SIZE] = 300
     hidden: Annotated[int, SIZE] = 300
     layers: Annotated[int, LAYERS] = 1
-    score: Annotated[str, Choice(SCORES)] = "additive"
+    score: Annotated[str, Choice(MATCHING_SCORES)] = "additive"
     score_hidden: Annotated[int, SIZE] = 300
     classifier: Annotated[int, SIZE] = 300
     dropout: Annotated[float, FRACTION] = 0.5
@@ -118,12 +119,16 @@ class SentenceClassifier(nn.Module):
         Returns:
             [B, classes] logits.
         """
-        tapes, features = self.read(self.first, batch["first"], None, train=train)
+        tapes, features = self.read(
+            self.first, batch["first"], source=None, train=train
+        )
         if "second" in batch:
             source = tapes if self.fusion == "deep" else None
-            others, means = self.read(self.second, batch["second"], source, train=train)
+            others, means = self.read(
+                self.second, batch["second"], source=source, train=train
+            )
             if self.fusion == "shallow" and tapes:
-                means = self.shallow(others[-1], tapes[-1])
+                means = self.fuse_shallow(others[-1], tapes[-1])
             features = jnp.concatenate([features, means], -1)
         for dense in self.dense:
             features = self.drop(nn.relu(dense(features)), deterministic=not train)
@@ -143,13 +148,13 @@ class SentenceClassifier(nn.Module):
                 other = source[number] if source else None
                 tape, _ = layer(x, mask=mask, source=other)
             else:
-                x, _ = layer(x, mask)
-                tape = Tape(x, x, mask)
+                hidden, _ = layer(x, mask)
+                tape = Tape(hidden, hidden, mask)  # shallow fusion reads only h_i
             x = tape.key
             tapes.append(tape)
         return tapes, _mean(x, mask)
 
-    def shallow(self, tape: Tape, source: Tape) -> jax.Array:
+    def fuse_shallow(self, tape: Tape, source: Tape) -> jax.Array:
         """Mean [B, D] of the second sentence's states, fused with the first's."""
         scores = self.inter(tape.key, source.key)
         context, weights = attend(scores, source.key, mask=padding_mask(source.valid))

@@ -55,8 +55,8 @@ class Seq2Seq(EncoderDecoder):
         reverse_source: whether the encoder reverses the source tokens.
         summary: the fixed vector: "state", the last carries of all encoder layers, or
             "tanh", tanh(V h) of the last output (Cho et al.).
-        first_state: the decoder's first state, "vector", a "layer" tanh(W c) of it
-            (Cho et al.), or "zero".
+        first_state: the decoder's first state: "vector", the fixed vector; "layer",
+            tanh(W c + b) of it (Cho et al.); or "zero".
         fed_steps: steps whose gates the vector is added to, "none", the "first", or
             "all" (Cho et al.).
         maxout: l, number of maxout units of the readout from state, previous token and
@@ -95,8 +95,9 @@ class Seq2Seq(EncoderDecoder):
             dropout=self.dropout,
         )
         if self.summary == "tanh":
-            self.summarise = Dense(n, kernel_init=inits.kernel)
+            self.summarise = Dense(n, kernel_init=inits.kernel)  # V
         if self.first_state == "layer":
+            # W
             self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
         if self.fed_steps != "none":
             self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
@@ -108,7 +109,7 @@ class Seq2Seq(EncoderDecoder):
             inits=inits,
         )
         if self.maxout:
-            self.deep = Maxout(self.maxout, inits)
+            self.deep = Maxout(self.maxout, inits)  # O_h, O_y and O_c as one matrix
         shape = (self.vocab_size, self.maxout or n)
         self.output = self.param("output", inits.embedding, shape)
 
@@ -154,7 +155,10 @@ class Seq2Seq(EncoderDecoder):
     def advance(
         self, w: StackMatrices, shared: Seq2SeqShared, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
-        """Computes one step of the decoder."""
+        """Computes one step, h_t = RNN(y_{t-1}, h_{t-1}).
+
+        In the steps of `fed_steps`, the fixed vector is added to the gates.
+        """
         gates = x.gates
         if self.fed_steps == "all":
             gates = gates + shared.gates

@@ -1,5 +1,9 @@
 """A recurrent decoder's attention to the source, with any score and any alignment.
 
+c_t = sum_j a_t(j) h_j, a_t = align(score(s, h)). Once per source, `project` makes the
+keys and `source` binds the parameters. In each step come `AttendedSource.score` and
+`.align`; the model's `advance` multiplies the weights by the values.
+
 Axes: as in `models.encoder_decoder`.
 """
 
@@ -10,7 +14,7 @@ import jax
 from flax import linen as nn
 from jax.tree_util import Partial
 
-from attention.declaration import Score as ScoreFunction
+from attention.declaration import ScoreFunction
 from attention.scores import STEPWISE_SCORES
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score
 from models.layers import Dense
@@ -22,7 +26,8 @@ class SourceMemory(NamedTuple):
     annotations: jax.Array  # [B, S, E], h_j
     mask: jax.Array  # [B, S] bool, False at padding
     keys: jax.Array  # [B, S, F]
-    values: jax.Array  # [B, S, any], annotations times the context's weight matrix
+    # [B, S, V], summed by the weights: h_j, or C h_j if the step only needs the product
+    values: jax.Array
     start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
 
 
@@ -88,8 +93,8 @@ class SourceAttention(nn.Module):
     bidirectional encoder, for example) are projected to it by a matrix [E, D].
 
     Attributes:
-        scores: the score, a key of `attention.scores.STEPWISE_SCORES`.
-        align: the alignment.
+        scores: the score's module, with a function of `STEPWISE_SCORES`.
+        align: the alignment's module.
         width: width of a query, D.
         kernel_init: initializer of the matrix [E, D].
         score_gradient: whether the scores' gradient reaches the annotations; False
@@ -116,7 +121,7 @@ class SourceAttention(nn.Module):
         return STEPWISE_SCORES[self.scores.function]
 
     @property
-    def draws(self) -> bool:
+    def samples(self) -> bool:
         """True if the alignment samples a key when it gets an rng."""
         return self.align.function in DRAWN
 
@@ -140,14 +145,16 @@ class SourceAttention(nn.Module):
         """
         width = memory.annotations.shape[-1]
         width = self.width if self.function.same_width else width
-        of_score = self.scores.parameters(self.width, width)
-        of_alignment = self.align.parameters(self.width)
-        align = self.align.clone(parent=None).align  # a pure function
+        score_parameters = self.scores.parameters(self.width, width)
+        alignment_parameters = self.align.parameters(self.width)
+        # A copy outside the model's scope: `Partial` keeps its function as static data
+        # of the pytree.
+        align = self.align.clone(parent=None).align
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
-            compare=Partial(self.function.compare, **of_score),
-            weigh=Partial(align, of_alignment, soft=soft),
+            compare=Partial(self.function.compare, **score_parameters),
+            weigh=Partial(align, alignment_parameters, soft=soft),
         )
 
     def record(self, aligned: AlignmentOutput) -> None:

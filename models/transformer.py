@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
-from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
@@ -154,7 +153,8 @@ class DecoderLayer(nn.Module):
         first = self.residuals[0]
         y = self.self_attention(first.pre(x), causal)
         x = first.post(x, y, train=train)
-        return self._read(x, source, mask, jnp.arange(x.shape[1]), train=train).context
+        x, _ = self._read(x, source, mask, jnp.arange(x.shape[1]), train=train)
+        return x
 
     def step(
         self,
@@ -164,21 +164,22 @@ class DecoderLayer(nn.Module):
         path: jax.Array,
         source: ProjectedMemory,
         mask: jax.Array,
-    ) -> tuple[Attention, Cache]:
+    ) -> tuple[jax.Array, jax.Array, Cache]:
         """Computes one decoding step [B, R, C] of R hypotheses per source.
 
         For `source` and `mask` see `__call__`, for the others `SelfAttention.step`.
 
         Returns:
-            Attention(output [B, R, C], cross-attention weights [B, H, R, S]), and the
-            cache including this step.
+            Output [B, R, C], cross-attention weights [B, H, R, S], and the cache
+            including this step.
         """
         first = self.residuals[0]
         y, cache = self.self_attention.step(
             first.pre(x), cache=cache, time=time, path=path
         )
         x = first.post(x, y, train=False)
-        return self._read(x, source, mask, time, train=False), cache
+        x, weights = self._read(x, source, mask, time, train=False)
+        return x, weights, cache
 
     def _read(
         self,
@@ -188,13 +189,17 @@ class DecoderLayer(nn.Module):
         time: jax.Array,
         *,
         train: bool,
-    ) -> Attention:
-        """Applies cross-attention and feed-forward to [B, T, C]."""
+    ) -> tuple[jax.Array, jax.Array]:
+        """Applies cross-attention and feed-forward to [B, T, C].
+
+        Returns:
+            Output [B, T, C] and cross-attention weights [B, H, T, S].
+        """
         _, second, third = self.residuals
         y, weights = self.cross_attention.read(second.pre(x), source, mask, time)
         x = second.post(x, y, train=train)
         y = self.feed_forward(third.pre(x))
-        return Attention(third.post(x, y, train=train), weights)
+        return third.post(x, y, train=train), weights
 
 
 class Transformer(nn.Module):
@@ -282,10 +287,10 @@ class Transformer(nn.Module):
             self.source_table = table("source_embedding", self.vocab_size)
             self.target_table = table("target_embedding", self.vocab_size)
             self.output_table = table("output_embedding", self.vocab_size)
-        self.source_places = self.target_places = None
+        self.source_positions = self.target_positions = None
         if self.positions == "learned":
-            self.source_places = table("source_positions", self.max_length)
-            self.target_places = table("target_positions", self.max_length)
+            self.source_positions = table("source_positions", self.max_length)
+            self.target_positions = table("target_positions", self.max_length)
         self.embedding_dropout = nn.Dropout(self.dropout)
 
         self.encoder = [
@@ -365,9 +370,10 @@ class Transformer(nn.Module):
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
         previous = jnp.where(position == 0, BOS, previous)
         x = self._embed(previous, self.target_table)
-        x = self._add_positions(x, position, self.target_places)
+        length = target.shape[1]
+        x = self._add_positions(x, position, length, self.target_positions)
         x = self.embedding_dropout(x, deterministic=not train)
-        causal = causal_mask(target.shape[1], target.shape[1])
+        causal = causal_mask(length, length)
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
         mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
         for layer, projected in zip(self.decoder, memory.layers, strict=True):
@@ -379,7 +385,7 @@ class Transformer(nn.Module):
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
         x = self._embed(source, self.source_table)
-        x = self._add_positions(x, position, self.source_places)
+        x = self._add_positions(x, position, source.shape[1], self.source_positions)
         x = self.embedding_dropout(x, deterministic=not train)
         for layer in self.encoder:
             x = layer(x, mask, train=train)
@@ -404,7 +410,7 @@ class Transformer(nn.Module):
 
     def step(
         self, carry: TransformerCarry, token: jax.Array, memory: TransformerMemory
-    ) -> tuple[TransformerCarry, jax.Array, Attention]:
+    ) -> tuple[TransformerCarry, jax.Array, jax.Array]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -413,48 +419,50 @@ class Transformer(nn.Module):
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
-            The next carry, logits [B, R, W] float32, and the cross-attention of the
-            last layer: context [B, R, C] and the mean weights of its heads [B, R, S].
+            The next carry, logits [B, R, W] float32, and the cross-attention weights
+            [B, R, S] of the last layer, the mean of its heads.
         """
         path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
         x = self._embed(token, self.target_table)
-        x = self._add_positions(x, carry.time, self.target_places)
+        length = path.shape[-1]
+        x = self._add_positions(x, carry.time, length, self.target_positions)
         mask = padding_mask(memory.mask)[:, None]
-        caches, attention = [], None
+        caches = []
         for layer, cache, source in zip(
             self.decoder, carry.caches, memory.layers, strict=True
         ):
-            attention, cache = layer.step(
+            x, weights, cache = layer.step(
                 x, cache, time=carry.time, path=path, source=source, mask=mask
             )
-            x = attention.context
             caches.append(cache)
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
-        return carry, self._logits(x), Attention(x, attention.weights.mean(1))
+        return carry, self._logits(x), weights.mean(1)
 
     def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
         """Embeds ids [B, T], times sqrt(C): [B, T, C] float32."""
         return table[ids] * self.d_model**0.5
 
     def _add_positions(
-        self, x: jax.Array, position: jax.Array, table: jax.Array | None
+        self,
+        x: jax.Array,
+        position: jax.Array,
+        length: int,
+        table: jax.Array | None,
     ) -> jax.Array:
         """Adds absolute positions to embeddings [B, T, C].
 
         Args:
             x: [B, T, C].
-            position: of each token, [B, T], below T; or a traced scalar, that of all
-                tokens.
+            position: of each token, [B, T], or a scalar, that of all tokens.
+            length: bound of the positions.
             table: learned positions, if the model has them.
         """
-        length, first = (x.shape[1], 0) if position.ndim else (1, position)
         if self.positions == "sinusoidal":
-            encoding = sinusoids(length, self.d_model, first)
-        elif self.positions == "learned":
-            encoding = learned_positions(table, min(length, self.max_length), first)
-        else:
-            return x
-        return x + (encoding[position] if position.ndim else encoding)
+            return x + sinusoids(length, self.d_model)[position]
+        if self.positions == "learned":
+            rows = min(length, self.max_length)
+            return x + learned_positions(table, rows)[position]
+        return x
 
     def _logits(self, x: jax.Array) -> jax.Array:
         if self.norm == "pre":

@@ -1,7 +1,11 @@
 """Transformer language model: the decoder of Vaswani et al. (2017) without a source.
 
-With pre-norm and relative or other positions; it carries the previous `memory` tokens,
-and encodes them again. For the interface, see `models.lstm_language`.
+The carry is the previous `memory` tokens, which are encoded again. For the interface,
+see `models.lstm_language`.
+
+Differs from the paper: pre-norm; the output matrix is not shared; a choice of
+positions; a token attends to at least the P tokens before it, encoded again without
+those before them.
 
 Axes: B batch; T tokens; P carried tokens; C width of the model; W vocabulary.
 """
@@ -56,6 +60,9 @@ class TransformerLanguageModel(nn.Module):
         if self.d_model % self.heads:
             accepted = f"a divisor of d_model, which is {self.d_model}"
             raise FieldError("heads", self.heads, accepted)
+        if self.positions == "rotary" and self.d_model // self.heads % 2:
+            accepted = f"of even width with rotary positions; d_model is {self.d_model}"
+            raise FieldError("heads", self.heads, accepted)
 
     def setup(self):
         check_fields(self)
@@ -63,6 +70,8 @@ class TransformerLanguageModel(nn.Module):
         shape = (self.vocab_size, self.d_model)
         self.table = self.param("embedding_table", init, shape)
         self.output = self.param("output", init, shape)
+        # A decoder layer without cross-attention is an encoder layer with a causal
+        # mask.
         self.stack = [
             EncoderLayer(
                 SelfAttention(
@@ -95,16 +104,17 @@ class TransformerLanguageModel(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """Reads a part of each text; see `models.lstm_language`."""
         past = tokens[:, :0] if carry is None else carry
-        every = jnp.concatenate([past, tokens], 1)  # [B, P + T]
-        length = every.shape[1]
+        text = jnp.concatenate([past, tokens], 1)  # [B, P + T]
+        length = text.shape[1]
         valid = jnp.concatenate([past != PAD, jnp.ones(tokens.shape, bool)], 1)
         mask = causal_mask(length, length) & padding_mask(valid)
-        x = self.table[every] * self.d_model**0.5
+        x = self.table[text] * self.d_model**0.5
         if self.positions == "sinusoidal":
-            x += sinusoids(length, self.d_model)
+            position = jnp.maximum(jnp.cumsum(valid, 1) - 1, 0)  # of tokens alone
+            x += sinusoids(length, self.d_model)[position]
         x = self.drop(x, deterministic=not train)
         for layer in self.stack:
             x = layer(x, mask[:, None], train=train)
         x = self.norm(x[:, past.shape[1] :])
-        every = jnp.concatenate([self.start(len(tokens)), every], 1)
-        return logits(x, self.output), every[:, -self.memory :]
+        text = jnp.concatenate([self.start(len(tokens)), text], 1)
+        return logits(x, self.output), text[:, -self.memory :]

@@ -155,11 +155,11 @@ def decode(model, variables, batch, hypotheses):
     token = np.full(shape, 1)
     logits = np.zeros((*shape, 0, VOCAB))
     for _ in range(TARGET):
-        carry, step_logits, attention = step(
+        carry, step_logits, weights = step(
             model, variables, carry=carry, token=jnp.asarray(token), memory=memory
         )
-        if attention is not None:
-            assert attention.weights.shape[:2] == shape
+        if weights is not None:
+            assert weights.shape[:2] == shape
         logits = np.concatenate([logits, step_logits[:, :, None]], axis=2)
         parent = rng.integers(0, hypotheses, shape)
         token = rng.integers(4, VOCAB, shape)

@@ -1,8 +1,9 @@
 """Strided, transposed and depthwise convolutions without dilation or groups.
 
 Neither the values nor the gradients need zero-dilated arrays or grouped convolutions,
-which are slow on a CPU. Unless stated otherwise, times are for value and gradient in
-float32, on two threads of a CPU.
+which are slow on a CPU: with the plain forms, a training step of sagan takes 1.36 times
+as long. Unless stated otherwise, other times are for value and gradient in float32; all
+are on two threads of a CPU.
 
 Axes: B images; I, J rows and columns; C channels in, C' out.
 """

@@ -5,8 +5,8 @@ operations on all slots then run along the longer, contiguous axis. The derivati
 `address` and `write` are written out: a scan stores only the memory, the weights and
 the head parameters, and its backward pass recomputes the rest.
 
-A training step of the NTM (128 slots of width 20, two CPU cores) is 3.0 times as fast
-as with `attention.memory` for 32 sequences, and 1.3 times as fast for one.
+A training step takes 2.6 times as long with the plain form for ntm_copy, 2.1 for
+ntm_sort, on two threads of a CPU.
 
 Axes: ... any batch, the same for all arguments; H heads; N memory slots; M memory
 width; J shifts.

@@ -65,8 +65,9 @@ def chunked_context(
 
     Scores are bounded, so that the sums need no running maximum. Chunks of at most
     `chunk` steps are computed one after the other and recomputed in the backward pass,
-    so that their values stay in the CPU's cache. At [20, 10000, 100], value and
-    gradient are at least 10 times as fast as without chunks, on two threads of a CPU.
+    so that their values stay in the CPU's cache. Without chunks, a training step of
+    ff_attention takes 1.37 times as long, 2.68 at a length of 10000, on two threads of
+    a CPU.
 
     See `feedforward_context` for the other arguments and errors.
 

@@ -7,9 +7,8 @@ et al. (2018). Both functions are gathers and each is the gradient of the other;
 automatic gradient of a gather is a scatter, which is slow. Only reverse-mode gradients
 are defined.
 
-With 4 heads of width 64 and k = 16, value and gradient of `relative_attention` are 4
-times as fast as in the plain form for 8 sequences of length 128, and 1.1 times as fast
-for 64 of length 32, on two threads of a CPU.
+With the plain form, a training step of transformer_nmt takes 1.23 times as long, on two
+threads of a CPU.
 
 Axes: as in `attention.relative`.
 """

@@ -280,7 +280,7 @@ class Adversarial(Task):
     def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features float64 [B, 1280] and class probabilities float64 [B, 1000]."""
         size = self.config.evaluation.size
-        extract = functools.partial(efficientnet.features, size=size)
+        extract = functools.partial(efficientnet.features_and_classes, size=size)
         params = frozen.parameters()
         parts = efficientnet.in_batches(extract, params, images, batch_size=_BATCH)
         features, classes = (x.astype(np.float64) for x in parts)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from translators import quick_jit
 
-from attention.core import Attention
 from base.errors import UserError
 from generation import (
     Generator,
@@ -65,7 +64,7 @@ class Translator:
         weights = jax.nn.softmax(scores)
         inputs = jnp.asarray(self.embed)[token] + weights @ keys
         state = jnp.tanh(carry.state @ self.mix + inputs)
-        attention = Attention(weights @ keys, weights) if self.attends else None
+        attention = weights if self.attends else None
         return Carry(state), state @ self.out + self.offset, attention
 
 
@@ -101,8 +100,8 @@ def forbidding(step, params, memory):
     forbidden = np.isin(np.arange(VOCAB), FORBIDDEN)
 
     def constrained(carry, token):
-        carry, logits, attention = step(params, carry, token, memory)
-        return carry, jnp.where(forbidden, -jnp.inf, logits), attention.weights
+        carry, logits, weights = step(params, carry, token, memory)
+        return carry, jnp.where(forbidden, -jnp.inf, logits), weights
 
     return constrained
 

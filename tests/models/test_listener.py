@@ -26,7 +26,7 @@ from translators import (
 )
 
 from models.layers import BOS
-from models.listener import ListenAttendSpell, halve, mix_samples
+from models.listener import ListenAttendSpell, mix_samples, pair_frames
 
 T, M = 11, 5  # frames and mel bands
 LENGTHS = jnp.array([11, 8, 5])
@@ -48,7 +48,7 @@ def forward(model, variables, batch, rngs=None, train=False):
 def test_halving_concatenates_pairs_of_frames_and_clears_padding():
     x = jnp.arange(1.0, B * T * M + 1).reshape(B, T, M)
     mask = jnp.arange(T) < LENGTHS[:, None]
-    pairs, half = halve(x, mask)
+    pairs, half = pair_frames(x, mask)
     assert pairs.shape == (B, 6, 2 * M)
     np.testing.assert_array_equal(half.sum(1), [6, 4, 3])  # ceil(length / 2)
     for b, i in np.ndindex(B, 6):

@@ -108,12 +108,12 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", lstmn.SCORES)
+@pytest.mark.parametrize("name", lstmn.MATCHING_SCORES)
 def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
     x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
     w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
     projected = (x @ w_x + summary @ w_summary)[:, None]
-    actual = lstmn.SCORES[name].match(projected, h @ w_h, v=v)
+    actual = lstmn.MATCHING_SCORES[name].match(projected, h @ w_h, v=v)
     query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
     parameters = (matrix, w_h, v) if "v" in SCORES[name].parameters else (matrix, w_h)
     expected = SCORES[name](query[:, None], h, *parameters)
@@ -161,7 +161,7 @@ def test_a_tape_of_one_slot_is_an_lstm(draw):
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("score", lstmn.SCORES)
+@pytest.mark.parametrize("score", lstmn.MATCHING_SCORES)
 @pytest.mark.parametrize("slots", [3, T, K])
 def test_a_layer_equals_its_steps(draw, slots, score):
     x = draw(B, T, C)
@@ -189,9 +189,17 @@ def models():
         "lstmn": LSTMNLanguageModel(**lstmn_fields),
         "no_skip": LSTMNLanguageModel(**lstmn_fields, skip=False),
         "lstm": LSTMLanguageModel(W, C, D, 3),
-        "transformer": TransformerLanguageModel(
-            **sizes, d_model=12, heads=2, d_ff=D, max_distance=K
-        ),
+        **{
+            positions: TransformerLanguageModel(
+                **sizes,
+                d_model=12,
+                heads=2,
+                d_ff=D,
+                positions=positions,
+                max_distance=K,
+            )
+            for positions in ("relative", "sinusoidal", "rotary")
+        },
         "memory_network": MemoryNetworkLanguageModel(W, D, 3, K, init_scale=0.5),
         "short_memory": MemoryNetworkLanguageModel(W, D, 3, 4, init_scale=0.5),
     }
@@ -222,6 +230,18 @@ def test_a_text_in_parts_equals_the_whole(name):
         part_logits, carry = read_part(variables, part, carry)
         parts.append(part_logits)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=2e-5)
+
+
+def test_a_transformer_with_a_short_memory_reads_its_tokens_as_a_text():
+    memory = 3
+    model = models()["sinusoidal"].clone(memory=memory)
+    read_part = jax.jit(functools.partial(model.apply, train=False))
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    variables = initial(model, tokens)
+    _, carry = read_part(variables, tokens[:, :5])
+    part, _ = read_part(variables, tokens[:, 5:], carry)
+    window, _ = read_part(variables, tokens[:, 5 - memory :])
+    np.testing.assert_allclose(part, window[:, memory:], atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["lstmn", "memory_network"])
@@ -369,4 +389,7 @@ def test_the_heads_of_the_transformer_divide_its_width():
     tokens = jnp.ones((1, 2), jnp.int32)
     with pytest.raises(FieldError, match="^heads is 3: must be a divisor of d_model"):
         model = TransformerLanguageModel(W, heads=3)
+        model.init(jax.random.key(0), tokens, train=False)
+    with pytest.raises(FieldError, match="^heads is 4: must be of even width"):
+        model = TransformerLanguageModel(W, 12, heads=4, positions="rotary")
         model.init(jax.random.key(0), tokens, train=False)

@@ -10,7 +10,7 @@ from translators import descend
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
-from models.memory_network import ALIGNMENTS, MemoryNetwork, position_encoding
+from models.memory_network import MEMORY_ALIGNMENTS, MemoryNetwork, position_encoding
 
 B, N, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2
 LENGTHS = [7, 5, 1]  # statements of each story
@@ -231,7 +231,10 @@ def test_a_permutation_of_slots_and_padding_changes_nothing(batch, linear):
 
 @pytest.mark.parametrize(
     ("score", "alignment"),
-    [*((score, "global") for score in SCORES), *(("dot", x) for x in ALIGNMENTS[1:])],
+    [
+        *((score, "global") for score in SCORES),
+        *(("dot", x) for x in MEMORY_ALIGNMENTS[1:]),
+    ],
 )
 def test_every_score_and_alignment_attends(batch, score, alignment):
     fields = {"score": score, "alignment": alignment, "empty_slots": False}

@@ -144,13 +144,13 @@ def test_steps_along_beams_equal_the_full_pass(fields, beam_size):
     actual = np.zeros((BATCH, beam_size, 0, INPUTS + 1))
     token = np.zeros((BATCH, beam_size), int)
     for _ in range(STEPS):
-        carry, logits, attention = step(
+        carry, logits, weights = step(
             model, variables, carry, jnp.asarray(token), memory
         )
         if fields is NONE:
-            assert attention is None
+            assert weights is None
         else:
-            weights = np.asarray(attention.weights)
+            weights = np.asarray(weights)
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
             padding = np.arange(INPUTS + 1) > np.asarray(batch["lengths"])[:, None]
             assert (
@@ -277,8 +277,8 @@ def test_a_baseline_and_a_glimpse_do_not_read_the_end():
     )
     model, variables, batch = translator(PointerNetwork, ATTENTION)
     memory = encode(model, variables, batch)
-    _, _, attention = step(model, variables, carry, token, memory)
-    assert not attention.weights[..., 0].any() and "end" not in variables["params"]
+    _, _, weights = step(model, variables, carry, token, memory)
+    assert not weights[..., 0].any() and "end" not in variables["params"]
 
 
 def test_the_init_of_the_paper_is_uniform_within_its_limits():

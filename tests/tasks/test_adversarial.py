@@ -263,7 +263,7 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     features = lambda x: x.reshape(len(x), -1)[:, :3] / 255 + 1e-3 * rng(0).random(3)  # noqa: E731
     classes = lambda x: np.eye(256)[x[:, 0, 0, 0]]  # noqa: E731
     network = lambda params, x, size: (features(x), classes(x))  # noqa: E731
-    monkeypatch.setattr(efficientnet, "features", network)
+    monkeypatch.setattr(efficientnet, "features_and_classes", network)
     monkeypatch.setattr(frozen, "parameters", dict)
     requests = []
 

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attention.fast.bounded_gradient import bounded_gradient
+from models.bounded_gradient import bounded_gradient
 
 
 def tree(draw):
