@@ -10,6 +10,7 @@ with the number of the input line, the score and the text, separated by tabs; a 
 with a quote is quoted as in CSV files.
 """
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -38,10 +39,16 @@ _FIGURES = flags.DEFINE_string(
 def main(arguments: Arguments) -> None:
     """Predicts the input lines and prints the predictions."""
     workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
-    if folder := _FIGURES.value:
-        if folder in ("true", "false"):
-            raise UserError(f"--figures={folder}: name a folder")
-        storage.make_folder(Path(folder), f"--figures={folder}")
+    with contextlib.ExitStack() as stack:
+        if folder := _FIGURES.value:
+            if folder in ("true", "false"):
+                raise UserError(f"--figures={folder}: name a folder")
+            stack.enter_context(storage.without_empty(Path(folder)))
+            storage.make_folder(Path(folder), f"--figures={folder}")
+        _predict(arguments, workdir, folder)
+
+
+def _predict(arguments: Arguments, workdir: Path, folder: str | None) -> None:
     from base import options
     from training import trained  # slow to import: not for --help
 
@@ -53,6 +60,8 @@ def main(arguments: Arguments) -> None:
     if run.task.needs_figures and not folder:
         raise UserError("--figures=FOLDER is missing: the predictions are images")
     lines = trained.read_lines(_INPUT.value)
+    if not lines:
+        print("no input lines", file=sys.stderr)
     sys.stdout.reconfigure(encoding="utf-8")
     with options.as_flags(settings):
         predictions = run.predict(lines, settings, figures=folder, attention=False)

@@ -163,6 +163,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 run" or "2,000 runs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def fault(path: Path, error: BaseException) -> str:
     """Returns the line for an error in a Python file or in a module it imports.
 

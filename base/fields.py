@@ -22,7 +22,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from base import ranges
-from base.errors import FieldError, UserError
+from base.errors import FieldError, UserError, one_line
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -119,12 +119,16 @@ def unread(name: str, value: Any, needed: str) -> None:
         needed: the setting that reads them, such as "config.data.source=files".
 
     Raises:
-        FieldError: for a file that is named.
+        UserError: for a file that is named.
     """
+    setting, _, reader = needed.partition("=")
+    group, _, _ = setting.rpartition(".")
     for field, text in _texts(name, value):
         if text:
-            accepted = f"empty: it needs {needed}"
-            raise FieldError(field, text, accepted)
+            raise UserError(
+                f"{group}.{field} is {one_line(text)}, but {setting} is not "
+                f"'{reader}': add --{needed}"
+            )
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

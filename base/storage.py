@@ -116,6 +116,18 @@ def make_folder(path: Path, name: str) -> None:
         raise UserError(f"{name[:80]}: {error.strerror}") from None
 
 
+@contextlib.contextmanager
+def without_empty(folder: Path) -> Iterator[None]:
+    """Removes a folder, and its parents, that the block has made and left empty."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the first that is not empty
+            for path in missing:
+                path.rmdir()
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Writes a file atomically: a reader sees the old or the new content.
 

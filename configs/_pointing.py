@@ -22,6 +22,8 @@ SMOKE = {
     "data.batch_size": 16,
     "evaluation.sizes": (5, 6),
     "evaluation.instances": 20,
+    "optimizer.warmup": 2,
+    "optimizer.decay_steps": 6,
     "train_steps": 6,
     "eval_every": 3,
     "save_every": 2,

@@ -75,6 +75,8 @@ VARIANTS = {
         "data.batch_size": 8,
         "evaluation.images": 8,
         "evaluation.batch_size": 8,
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,

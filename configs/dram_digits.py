@@ -57,6 +57,8 @@ VARIANTS = {
         "model.hidden": 13,
         "model.context": 8,
         "evaluation.images": 20,
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,

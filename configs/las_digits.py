@@ -44,6 +44,8 @@ VARIANTS = {
         "evaluation.words": (4,),
         "evaluation.batch_size": 4,
         "evaluation.beam": 2,
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,

@@ -41,7 +41,12 @@ VARIANTS = {
     "feedforward": FEEDFORWARD,
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=280.0),  # 31 vectors of 9 bits
-    "smoke": SMOKE | {"data.max_size": 2, "evaluation.sizes": (2, (2, 3))},
+    "smoke": SMOKE
+    | {
+        "data.max_size": 2,
+        "evaluation.sizes": (2, (2, 3)),
+        "optimizer.decay_steps": 6,
+    },
 }
 
 

@@ -52,6 +52,8 @@ VARIANTS = {
         "model.glimpse_width": 7,
         "model.hidden": 11,
         "evaluation.images": 20,
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,

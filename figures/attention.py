@@ -90,7 +90,7 @@ def attention_map(
         keys: K labels.
         titles: titles of the axes.
     """
-    position = record.position
+    position, causal = record.position, record.kind in ("decoder", "intra")
     if position is not None:
         position = np.asarray(position[0])[:, : len(queries)]
     return AttentionMap(
@@ -101,6 +101,7 @@ def attention_map(
         position=position,
         layer=record.layer,
         titles=titles,
+        uniform=0 if causal else None,  # the number of keys differs by query
     )
 
 
@@ -228,6 +229,7 @@ def draw_heads(
                     row_title="target" if cross else "query",
                     column_title="source" if cross else "key",
                     marks=None if each.position is None else each.position[chosen],
+                    uniform=each.uniform,
                 )
             )
     return paths

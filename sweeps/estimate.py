@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from base.errors import UserError
+from base.errors import UserError, counted
 from sweeps import space
 from sweeps.plan import Plan, Run, Trial
 from sweeps.runner import ROOT, last_line
@@ -25,8 +25,10 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
         config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
         objective = config.task(config).objective
         abstract = jax.eval_shape(objective.init, jax.random.key(0))
-        count = sum(x.size for x in jax.tree.leaves(abstract.params))
-        print(f"{trial.number:03}  {space.describe(trial.point)}  {count:,} parameters")
+        size = counted(
+            sum(x.size for x in jax.tree.leaves(abstract.params)), "parameter"
+        )
+        print(f"{trial.number:03}  {space.describe(trial.point)}  {size}")
     if plan.is_growing:
         print(f"{plan.sweep.trials} trials, chosen during the sweep")
     count = plan.sweep.trials if plan.is_growing else len(trials)
@@ -37,8 +39,9 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.2g} minutes"
     length = " to ".join(f"{x:,}" for x in sorted({min(steps), max(steps)}))
     print(
-        f"{runs} runs of {length} steps: about {time} with {len(shares)} workers at "
-        "the speed of the first trial, without compilation, evaluation and pruning"
+        f"{counted(runs, 'run')} of {length} steps: about {time} with "
+        f"{counted(len(shares), 'worker')} at the speed of the first "
+        "trial, without compilation, evaluation and pruning"
     )
 
 

@@ -31,8 +31,8 @@ def write(plan: Plan, rows: Sequence[Row]) -> None:
         values = [point.get(field, "") for field in fields]
         writer.writerow([number, *values, mean, spread, *scores, step])
         values = [str(point.get(field, "–")) for field in fields]
-        cells.append([str(number), *values, _score(row), _stop(row, step)])
-    header = ["trial", *fields, f"{metric} ({plan.sweep.split})", "stopped at"]
+        cells.append([str(number), *values, _score(row), _unfinished(plan, row)])
+    header = ["trial", *fields, f"{metric} ({plan.sweep.split})", "unfinished"]
     storage.write(plan.workdir / "table.csv", text.getvalue())
     storage.write_markdown(plan.workdir / "table.md", header, cells)
 
@@ -44,17 +44,22 @@ def _spread(row: Row) -> float:
 
 
 def _score(row: Row) -> str:
-    """Mean and standard deviation of the scores so far."""
-    text = f"{statistics.mean(row.scores):.4g}" if row.scores else "–"
-    if len(row.scores) > 1:
-        text += f" ± {_spread(row):.2g}"
+    """Mean and standard deviation over all seeds; a mean of some is not comparable."""
     if row.mean is None:
-        text += f" ({len(row.scores)} of {len(row.runs)} seeds)"
-    return text
+        return f"– ({len(row.scores)} of {len(row.runs)} seeds)"
+    spread = f" ± {_spread(row):.2g}" if len(row.scores) > 1 else ""
+    return f"{row.mean:.4g}{spread}"
 
 
-def _stop(row: Row, step: int) -> str:
-    """The step at which a trial has stopped early, and the mean metric there."""
+def _unfinished(plan: Plan, row: Row) -> str:
+    """The step and the metric of a trial that was pruned, or the steps of its seeds."""
     total, values = row.runs[0].total, row.values
-    value = f": {values[max(values)]:.4g}" if values else ""
-    return f"{step} of {total} steps{value}" if step < total else ""
+    if plan.sweep.prune and values and not row.scores:
+        step = max(values)
+        return f"stopped at {step} of {total} steps: {values[step]:.4g}"
+    seeds = zip(plan.sweep.seeds, row.runs, strict=True)
+    return ", ".join(
+        f"seed {seed}: {run.step} of {total} steps"
+        for seed, run in seeds
+        if run.step < total
+    )

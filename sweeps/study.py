@@ -105,12 +105,42 @@ def plot(plan: Plan, rows: Sequence[Row]) -> None:
     for name, (function, options) in plots.items():
         with pyplot.rc_context(), warnings.catch_warnings(action="ignore"):
             function(study, **options)
-            for axes in pyplot.gcf().axes:
-                if name == "slices":
-                    axes.tick_params("x", which="both", rotation=90)
+            _entitle(pyplot.gcf(), name, plan, rows)
             with storage.replacing(plan.workdir / "plots" / f"{name}.png") as path:
                 pyplot.savefig(path, format="png", dpi=150, bbox_inches="tight")
             pyplot.close()
+
+
+def _entitle(figure: Any, name: str, plan: Plan, rows: Sequence[Row]) -> None:
+    """Replaces Optuna's titles and the names of its trials by those of the sweep."""
+    from matplotlib.ticker import MaxNLocator
+
+    metric, first = plan.sweep.metric, figure.axes[0]
+    title = {
+        "learning_curves": "Learning curves",
+        "metric_by_trial": f"{metric} by trial",
+        "parallel_coordinates": "Parallel coordinates",
+        "slices": f"{metric} by field",
+        "importance": "Importance of the fields (PED-ANOVA)",
+    }[name]
+    if figure.get_suptitle():
+        figure.suptitle(title)
+    else:
+        first.set_title("", loc="left")
+        first.set_title(title, y=1.03)
+    if name == "learning_curves":
+        first.set_ylabel(f"{metric} (validation)")
+        first.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for line in first.lines:
+            trial = rows[int(line.get_label().removeprefix("Trial"))].trial
+            line.set_label(f"{trial.number}: {space.describe(trial.point)}")
+        first.legend(bbox_to_anchor=(1.05, 1), loc="upper left", borderaxespad=0.0)
+    if name == "importance":
+        first.set_xlabel("importance")
+        first.set_ylabel("field")
+    if name == "slices":
+        for axes in figure.axes:
+            axes.tick_params("x", which="both", rotation=90)
 
 
 def export(plan: Plan, path: Path) -> None:

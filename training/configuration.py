@@ -411,10 +411,10 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     """Checks that `workdir` has no checkpoint of a run with another config.
 
     Raises:
-        UserError: if there is one; lists the fields that differ. Also if the config of
-            the checkpoints is missing or damaged.
+        UserError: if there is one; lists the fields that differ. Also if it is after
+            the last step, or the config of the checkpoints is missing or damaged.
     """
-    if not run_directory.steps(workdir):
+    if not (steps := run_directory.steps(workdir)):
         return
     if not (workdir / "config.json").exists():
         raise UserError(
@@ -438,6 +438,11 @@ def compare(config: ConfigDict, workdir: Path) -> None:
         raise UserError(
             f"{workdir} has a run of another config: take another --workdir, or the "
             f"same config ({'; '.join(fields)})"
+        )
+    if config.train_steps < steps[-1]:
+        raise UserError(
+            f"config.train_steps is {config.train_steps}, but {workdir} is at step "
+            f"{steps[-1]}: must be at least {steps[-1]}"
         )
 
 

@@ -30,8 +30,8 @@ class Silent:
     def move(self, step: int) -> None:
         """Shows the step."""
 
-    def begin(self, activity: str) -> None:
-        """Shows an activity, such as "evaluating"."""
+    def begin(self, activity: str, detail: str = "") -> None:
+        """Shows an activity, such as "evaluating"; a line also has the detail."""
 
     def end(self) -> None:
         """Ends the activity."""
@@ -59,10 +59,10 @@ class _Lines(Silent):
     def move(self, step):
         self._step = step
 
-    def begin(self, activity):
+    def begin(self, activity, detail=""):
         long = self._lengths.get(activity, math.inf) >= _LONG
         if long and activity not in ("starting", "restoring"):
-            self.say(f"step {self._step}/{self._total}  {activity}")
+            self.say(f"step {self._step}/{self._total}  {activity}{detail}")
         self._begun = activity, time.monotonic()
 
     def end(self):
@@ -96,7 +96,7 @@ class _Bar(Silent):
     def move(self, step):
         self._progress.update(self._bar, completed=step)
 
-    def begin(self, activity):
+    def begin(self, activity, detail=""):
         if activity == "drawing":  # after the end of the estimate
             self._left = ""
         self._draw(description=activity)

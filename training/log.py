@@ -128,15 +128,16 @@ class Log:
             yield batch
 
     @contextlib.contextmanager
-    def paused(self, name: str) -> Iterator[None]:
+    def paused(self, name: str, detail: str = "") -> Iterator[None]:
         """Excludes the time spent in the block from the step rates.
 
         Args:
             name: activity to show, such as "evaluating".
+            detail: text after the name where there is room for a line.
         """
         self.wait()
         begin, compiled = self._clock(), self._compile_seconds
-        self._display.begin(name)
+        self._display.begin(name, detail)
         try:
             yield
         finally:

@@ -72,7 +72,19 @@ def train(
     """
     configuration.check(config, Task)
     layout = Layout(config.mesh, config.parallel)
-    configuration.prepare(config, workdir)
+    with storage.without_empty(workdir):
+        configuration.prepare(config, workdir)
+        return _train(config, workdir, layout, watchdog, memory_check)
+
+
+def _train(
+    config: ConfigDict,
+    workdir: Path,
+    layout: Layout,
+    watchdog: float,
+    memory_check: bool,
+) -> int:
+    """Trains in a run directory that exists; see `train`."""
     with (
         _disk_errors(workdir),
         Lock(workdir, enabled=jax.process_index() == 0) as lock,
@@ -91,8 +103,10 @@ def train(
         stop.leave = _leave(lock, "stopped before a step: the same command continues")
         with job.first_alone("the assets are written"):
             if jax.process_index() == 0:
-                configuration.record(config, workdir)
+                configuration.compare(config, workdir)  # again, with the lock
             task = create(config, workdir, training=True, axis_name=layout.axis_name)
+            if jax.process_index() == 0:  # after the data, which may be faulty
+                configuration.record(config, workdir)
         for line in optimizers.warnings(config):
             print(f"warning: {line}", file=sys.stderr)
         with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
@@ -290,7 +304,7 @@ class _Run:
         """Prints the sharding of the state, unless there is one device."""
         if self.layout.mesh.size > 1:
             mesh = self.layout.mesh.shape
-            for line in sharding_table.table(self.like, self.rules, mesh):
+            for line in sharding_table.describe(self.like, self.rules, mesh):
                 self.log.say(line)
 
     def describe_program(self, program: Any) -> None:
@@ -371,7 +385,8 @@ class _Run:
             missing = [s for s in sorted(steps) if not self._folder(s).exists()]
             job.wait("all processes know the missing figures")
             for step in missing:
-                self.draw(step)
+                names = ["last"] * (step == last) + ["best"] * (step == best)
+                self.draw(step, " and ".join(names))
         else:
             self.log.say("no figures: matplotlib is not installed")
         metric, _ = self.task.metric
@@ -382,8 +397,8 @@ class _Run:
     def _folder(self, step: int) -> Path:
         return self.workdir / "figures" / f"step_{step}"
 
-    def draw(self, step: int) -> None:
-        """Draws the figures of a checkpoint.
+    def draw(self, step: int, name: str) -> None:
+        """Draws the figures of a checkpoint, such as the "best".
 
         All hosts gather the state and draw; the first one keeps the files.
         """
@@ -391,7 +406,7 @@ class _Run:
         host = jax.process_index()
         unfinished = folder.with_name(f".{folder.name}" + f".{host}" * bool(host))
         unfinished.mkdir(parents=True, exist_ok=True)
-        with self.log.paused("drawing"):
+        with self.log.paused("drawing", f" figures of step {step} ({name})"):
             with self.watchdog.off():
                 state = self.checkpoints.restore(step, self.like)
             evaluated, evaluation = _evaluated(state), Evaluation("validation")

@@ -18,6 +18,18 @@ _LINE = re.compile(rf" = (.+?) ({_COLLECTIVES})(?:-done)?\(")
 _ARRAY = re.compile(r"\b(?:pred|[a-z]+(\d+)\w*)\[([\d,]*)\]")  # bf16[3,5]
 
 
+def describe(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
+    """Returns the table, or a line if all devices have the whole state."""
+    count = mesh[sharding.DATA]
+    if count < math.prod(mesh.values()):
+        return table(like, rules, mesh)
+    size = sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(like))
+    return [
+        f"{count} devices, each with all parameters and moments ({bytes_text(size)}) "
+        f"and 1/{count} of the batch"
+    ]
+
+
 def table(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
     """Returns a line for each kind of sharding of the state, with a heading.
 
@@ -37,7 +49,7 @@ def table(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
         group[1] += (
             math.prod(x.shape) * x.dtype.itemsize // sharding.divisor(cut.spec, mesh)
         )
-    rows = [("parameters and moments", "cut over", "arrays", "per device")]
+    rows = [("parameters and moments", "sharded over", "arrays", "per device")]
     rows += [
         (rule, axes, f"{count:,}", bytes_text(size))
         for (rule, axes), (count, size) in sorted(groups.items())

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from base import storage
-from base.errors import UserError
+from base.errors import UserError, counted
 
 EVALUATION_SPLITS = ("validation", "test")
 SPLITS = ("train", *EVALUATION_SPLITS)
@@ -38,6 +38,7 @@ def read_splits(
     parse: Callable[[str, str], list[_Example]],
     content: str,
     *,
+    unit: str = "example",
     shuffle: bool = False,
     taken: Sequence[str] = EVALUATION_SPLITS,
 ) -> dict[str, list[_Example]]:
@@ -47,13 +48,14 @@ def read_splits(
         files: path of each split's file, "" for none.
         parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
         content: what a file must have, for errors.
+        unit: name of an example, for errors.
         shuffle: whether to change the order of the training examples first, always in
             the same way. Files may be sorted, for example by label.
         taken: splits that have the last tenth of the remaining training examples if
             they have no file.
 
     Raises:
-        UserError: for a file that is missing or cannot be read.
+        UserError: for a file that is missing, cannot be read, or has too few examples.
     """
     if not files["train"]:
         line = f"config.data.files.train is missing: must be the path of {content}"
@@ -67,7 +69,15 @@ def read_splits(
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "not text in UTF-8"
                 raise UserError(f"{name}: {reason}") from None
+            if not text.strip():
+                raise UserError(f"{name} is empty")
             splits[split] = parse(text, name)
+            parts = [split, *(x for x in taken if split == "train" and not files[x])]
+            if (count := len(splits[split])) < len(parts):
+                raise UserError(
+                    f"{name} has {counted(count, unit)}: must have at least "
+                    f"{len(parts)}, for {' and '.join(parts)}"
+                )
     if shuffle:
         order = np.random.default_rng(0).permutation(len(splits["train"]))
         splits["train"] = [splits["train"][i] for i in order]

@@ -106,14 +106,7 @@ def _files(files: Mapping[str, str]) -> dict[str, Lines]:
     def parse(text: str, name: str) -> Lines:
         return normal_lines("\n".join(storage.lines(text, name)))
 
-    splits = read_splits(files, parse, "a text file")
-    for split, lines in splits.items():
-        if not lines:
-            raise UserError(
-                f"config.data.files.{split if files[split] else 'train'}: "
-                f"{files[split] or files['train']} has too few sentences"
-            )
-    return splits
+    return read_splits(files, parse, "a text file", unit="sentence")
 
 
 class Texts(NamedTuple):

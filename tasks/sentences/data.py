@@ -104,9 +104,7 @@ def _reviews() -> dict[str, list[Example]]:
 
 
 def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
-    splits = read_splits(files, _parse_file, _CONTENT, shuffle=True)
-    if not splits["train"]:
-        raise UserError(f"config.data.files.train: {files['train']} has too few lines")
+    splits = read_splits(files, _parse_file, _CONTENT, shuffle=True, unit="line")
     if len({label for label, *_ in splits["train"]}) < 2:
         raise UserError(
             f"config.data.files.train: {files['train']} has a single label: must have "

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from smoke import ROOT, call, run
 from tracing import leaves, traced
 
+from training import optimizers
 from training.checks import build_model
 from training.task import create
 
@@ -44,8 +45,9 @@ def module(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_an_unknown_variant_is_refused(name):
+def test_smoke_fits_its_steps_and_an_unknown_variant_is_refused(name):
     assert {"", "smoke"} <= set(module(name).VARIANTS)
+    assert optimizers.warnings(module(name).get_config("smoke")) == []
     with pytest.raises(ValueError, match="nonsense.*smoke"):
         module(name).get_config("nonsense")
 

@@ -741,7 +741,13 @@ def test_the_tables_have_the_mean_and_spread_over_seeds(tmp_path):
     assert rows[2]["mse"] == "" and rows[2]["mse_seed0"] == "-6.0"
     text = (tmp_path / "table.md").read_text()
     assert "| 1 | gaussian | 0.7 | 3.5 ± 3.5 |  |" in text
-    assert "| 2 | triangular | 0.5 | -6 (1 of 2 seeds) |" in text
+    cells = "| 2 | triangular | 0.5 | – (1 of 2 seeds) | seed 1: 0 of 6 steps |"
+    assert cells in text
+    plan = Plan(grid(prune=Prune(after=1, factor=2)), FLAG, (), tmp_path / "pruned")
+    put(plan, plan.runs()[0], [4.0], steps=3)
+    report.write(plan, state.rows(plan))
+    text = (tmp_path / "pruned" / "table.md").read_text()
+    assert "| – (0 of 1 seeds) | stopped at 3 of 6 steps: 4 |" in text
 
 
 def test_values_that_are_not_finite_are_last(tmp_path):
@@ -775,11 +781,25 @@ def test_values_that_are_not_finite_are_last(tmp_path):
         (Sweep(space={}, seeds=(0, 1)), 2, {"learning_curves"}),
     ],
 )  # fmt: skip
-def test_plots_are_drawn_of_what_can_be_compared(tmp_path, sweep, scored, expected):
+def test_plots_are_drawn_of_what_can_be_compared(
+    tmp_path, monkeypatch, sweep, scored, expected
+):
     plan = Plan(sweep, FLAG, (), tmp_path)
     for i, run in enumerate(plan.runs()[:scored]):
         put(plan, run, [4.0, 3.0 + i], score=3.0 + i)
+    titles, labels, entitle = {}, [], study._entitle
+
+    def entitled(figure, name, *args):
+        entitle(figure, name, *args)
+        titles[name] = figure.get_suptitle() or figure.axes[0].get_title()
+        if name == "learning_curves":
+            labels.extend(x.get_label() for x in figure.axes[0].lines)
+
+    monkeypatch.setattr(study, "_entitle", entitled)
     study.plot(plan, state.rows(plan))
+    assert {*titles} == expected and not any("Plot" in x for x in titles.values())
+    if labels and plan.sweep.space:
+        assert labels[0] == f"0: {space.describe(plan.trials[0].point)}"
     sizes = {path.stem: path.stat().st_size for path in tmp_path.glob("plots/*")}
     assert {*sizes} == expected
     assert all(size > 5000 for size in sizes.values())
@@ -869,9 +889,12 @@ def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, ex
     plan = Plan(sweep, FLAG, (), tmp_path)
     estimate.show(plan, [workers.Share()] * 2)
     first, second, total = capsys.readouterr().out.splitlines()
-    assert re.fullmatch("000  model.width=0.5  [0-9,]+ parameters", first)
+    assert re.fullmatch("000  model.width=0.5  1 parameter", first)
     assert second.startswith("001  model.width=0.7")
     assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
+    single = Plan(Sweep(space={"model.width": choice(0.5)}), FLAG, (), tmp_path)
+    estimate.show(single, [workers.Share()])
+    assert re.search("^1 run of .* with 1 worker at", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])

@@ -42,7 +42,11 @@ def config(**fields):
             {"data.cepstra": 14},
             "config.data.cepstra is 14: must be at most 13 with con",
         ),
-        ({"data.files.train": "a"}, "config.data.files.train is 'a': must be empty"),
+        (
+            {"data.files.train": "a"},
+            "config.data.files.train is 'a', but config.data.source is not 'files': "
+            "add --config.data.source=files",
+        ),
         (
             {"model.alignment": "hard"},
             "config.model.alignment is 'hard': must be one of",

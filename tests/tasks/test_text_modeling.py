@@ -166,12 +166,17 @@ def test_a_layout_that_splits_the_carried_state_is_an_error():
         ({}, "^config.data.files.train is missing"),
         ({"train": "nowhere"}, "^config.data.files.train: nowhere: No such file"),
         ({"train": "latin"}, "not text in UTF-8$"),
-        ({"train": "short"}, "has too few sentences$"),
+        ({"train": "empty"}, "^config.data.files.train: empty is empty$"),
+        (
+            {"train": "short"},
+            "has 1 sentence: must have at least 3, for train and validation and test$",
+        ),
     ],
 )
 def test_own_text_that_cannot_be_read_is_an_error(fields, error, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin").write_bytes(b"caf\xe9")
+    (tmp_path / "empty").write_text(" \n")
     (tmp_path / "short").write_text("One sentence.")
     files = {"train": "", "validation": "", "test": ""} | fields
     with pytest.raises(UserError, match=error):

@@ -384,6 +384,18 @@ def test_a_run_may_be_extended(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["train_steps"] == 50
 
 
+def test_a_run_may_not_end_before_its_last_checkpoint(tmp_path):
+    config = example()
+    config.train_steps = 11
+    finished(tmp_path, config, 7)
+    config.train_steps = 7
+    configuration.record(config, tmp_path)
+    config.train_steps = 6
+    with pytest.raises(UserError, match="^config.train_steps is 6, but .* at step 7: "):
+        configuration.record(config, tmp_path)
+    assert configuration.load(tmp_path).train_steps == 7
+
+
 def cosine(steps, *, ends, kind="warmup_cosine"):
     """A config with two optimizers, whose schedules end at these steps."""
     others = {"name": "adam", "scale": 1.0, "clip_by": "norm"}
@@ -475,7 +487,9 @@ def test_only_length_logging_and_layout_may_change_when_a_run_is_resumed(tmp_pat
     for name in leaves(config):
         other = transformer_nmt.get_config("smoke")
         with other.ignore_type():
-            other.update_from_flattened_dict({name: "changed"})
+            other.update_from_flattened_dict(
+                {name: 99 if name == "train_steps" else "changed"}
+            )
         try:
             configuration.compare(other, tmp_path)
         except UserError as error:

@@ -69,6 +69,16 @@ def test_the_table_adds_up_the_bytes_of_a_device():
     assert cells[-1] == ["all", "3", "344", "B"]
 
 
+def test_a_line_says_that_each_device_has_the_whole_state():
+    like = {"kernel": jnp.zeros((10, 9))}
+    assert sharding_table.describe(
+        like, RULES, {"data": 3, "fsdp": 1, "tensor": 1}
+    ) == [
+        "3 devices, each with all parameters and moments (360 B) and 1/3 of the batch"
+    ]
+    assert sharding_table.describe(like, RULES, MESH)[0].startswith("mesh: ")
+
+
 def test_collectives_are_counted_with_their_bytes():
     program = """
       %a = f32[3,5]{1,0} all-gather(%x), dimensions={0}

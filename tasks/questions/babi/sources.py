@@ -153,13 +153,8 @@ def from_files(files: Mapping[str, str]) -> Splits:
         stories = text.read(content, name)
         return [x for x in stories if any(line.answer for line in x)]
 
-    splits = read_splits(files, parse, _CONTENT, taken=("validation",))
-    if not splits["train"]:
-        raise UserError(
-            f"config.data.files.train: {files['train']} has 1 story with a "
-            "question: must have at least 2 without config.data.files.validation"
-        )
-    return {OWN_STORIES: splits}
+    unit, taken = "story with a question", ("validation",)
+    return {OWN_STORIES: read_splits(files, parse, _CONTENT, unit=unit, taken=taken)}
 
 
 def create(stories: Splits, workdir: Path, *, joint: bool) -> Source:
