@@ -44,7 +44,6 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _SHOTS = Range(1, 100, whole=True)
 _STATISTICS = "batch_stats"  # a collection of the model, and a metric of a step
-_DIM = 0.15  # brightness of an image without attention
 
 
 class FewShotData(Fields):
@@ -336,9 +335,8 @@ def montage(images: np.ndarray, cells: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def shades(weights: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Brightness [T, I, I] of each image for attention [1, Q, K] of the last query."""
+    """Weight [T, I, I] of each image in attention [1, Q, K] of the last query."""
     of_query = weights[0, -1]
-    brightness = np.full(len(images), _DIM)
-    brightness[: len(of_query)] += of_query / of_query.max()
-    brightness[-1] = max(brightness[-1], 0.5)
-    return np.broadcast_to(brightness[:, None, None], images.shape)
+    every = np.zeros(len(images), np.float32)
+    every[: len(of_query)] = of_query  # that of the query itself may be absent
+    return np.broadcast_to(every[:, None, None], images.shape)
