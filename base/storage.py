@@ -119,7 +119,9 @@ def make_folder(path: Path, name: str) -> None:
 @contextlib.contextmanager
 def without_empty(folder: Path) -> Iterator[None]:
     """Removes a folder, and its parents, that the block has made and left empty."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    paths = folder, *folder.parents
+    # Path.exists raises an error for a name that is too long.
+    missing = [path for path in paths if not os.path.exists(path)]
     try:
         yield
     finally:

@@ -3,8 +3,10 @@
 import csv
 
 import numpy as np
+import pytest
 
 from base import storage
+from base.errors import UserError
 
 
 def test_a_table_is_read_back_cell_by_cell(tmp_path):
@@ -28,3 +30,17 @@ def test_a_table_is_read_back_cell_by_cell(tmp_path):
 def test_only_cells_that_need_it_are_quoted():
     row = ["it's 3, 5", "", 7, ' "a"', "b\tc"]
     assert storage.tsv_row(row) == 'it\'s 3, 5\t\t7\t" ""a"""\t"b\tc"'
+
+
+def test_a_folder_that_was_made_and_left_empty_is_removed_with_its_parents(tmp_path):
+    for path in (tmp_path / "a" / "b", tmp_path / ("x" * 300)):
+        with pytest.raises(UserError), storage.without_empty(path):
+            storage.make_folder(path, "--workdir")
+            raise UserError("faulty data")
+    assert not [*tmp_path.iterdir()]
+    with storage.without_empty(tmp_path):  # it was there before
+        pass
+    with storage.without_empty(tmp_path / "c"):
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "file").touch()
+    assert (tmp_path / "c" / "file").exists()
