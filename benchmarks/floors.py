@@ -12,6 +12,7 @@ information that no model is given.
 
 import argparse
 import collections
+import dataclasses
 import functools
 import json
 import statistics
@@ -20,6 +21,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 from scipy import sparse
@@ -53,7 +56,7 @@ from tasks.speech.digits import NAMES
 from tasks.speech.metrics import error_rates
 from tasks.translation import corpus
 from tasks.translation.corpora.records import Pair
-from training import configuration
+from training import configuration, evaluate
 
 Scores = dict[str, float]
 Floors = dict[str, Scores]  # metrics by name of the floor
@@ -291,6 +294,18 @@ def curves() -> Floors:
     return {"mean of the training values": {"mse": statistics.mean(errors)}}
 
 
+def uniform_actions() -> Floors:
+    """Actions drawn uniformly, whatever the observation."""
+    config = _config("icm_rooms")
+    task = config.task(config, None)
+    state = task.objective.init(jax.random.key(0))
+    policy = jax.tree.map(jnp.zeros_like, state.params["policy"])  # all logits are 0
+    state = dataclasses.replace(state, params=state.params | {"policy": policy})
+    scores = evaluate.evaluate(task, state, "test").scores
+    names = "coverage", "goal"
+    return {"uniform actions": {name: scores[name] for name in names}}
+
+
 @functools.cache
 def questions() -> Floors:
     """Answers by the question alone, and the most frequent answer, of each task."""
@@ -482,6 +497,7 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
     "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,
+    "curiosity": uniform_actions,
 }
 
 if __name__ == "__main__":

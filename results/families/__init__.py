@@ -8,6 +8,7 @@ from results.families import (
     alignments,
     britz,
     captioning,
+    curiosity,
     gan,
     kernels,
     language,
@@ -54,6 +55,7 @@ _FAMILIES = (
     pointing,
     captioning,
     gan,
+    curiosity,
     adding,
     kernels,
 )
