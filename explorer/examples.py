@@ -75,7 +75,8 @@ def of_split(
         split, count = moments.SPLIT, min(count, moments.EXAMPLES)
 
     def predict(run: trained.Run) -> list[Prediction]:
-        return moments.answers(run.task, run.state, split, count)
+        examples = moments.examples_of(run.task, split, count)
+        return moments.predictions(run.task, run.state, examples)
 
     def command(number: int) -> str:
         path = shlex.quote(str(workdirs[0]))

@@ -7,6 +7,7 @@ stopped at any point resumes to bit-identical parameters.
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import sys
 from collections import deque
@@ -289,11 +290,19 @@ class _Run:
         All hosts gather the state and predict; the first one keeps the file.
         """
         with self.paused("looking"):
-            predictions = moments.predictions(self.task, _evaluated(state))
-            if predictions and jax.process_index() == 0:
+            predictions = moments.predictions(
+                self.task, _evaluated(state), self.examples
+            )
+            attends = any(each.attention for each in predictions)
+            if attends and jax.process_index() == 0:
                 moments.write(self.workdir, step, predictions)
-        if not predictions:
+        if not attends:
             self.moments = set()
+
+    @functools.cached_property
+    def examples(self) -> list[Any]:
+        """The examples of the moments."""
+        return moments.examples_of(self.task)
 
     def evaluates(self, step: int) -> bool:
         """Returns whether the state after a step is evaluated."""

@@ -33,18 +33,18 @@ def steps(total: int, count: int) -> set[int]:
     return {round(total ** (i / max(count - 1, 1))) for i in range(count)}
 
 
-def predictions(task: Task, state: TrainState) -> list[Prediction]:
-    """Returns the predictions to keep; none if the model does not attend."""
+def examples_of(task: Task, split: str = SPLIT, count: int = EXAMPLES) -> list[Any]:
+    """Returns at most `count` examples of a split; none of a task without any."""
     try:
-        predicted = answers(task, state, SPLIT, EXAMPLES)
-    except NotImplementedError:  # a task that is not evaluated
+        return [*task.picked(split, count).values()][:count]
+    except NotImplementedError:
         return []
-    return predicted if any(each.attention for each in predicted) else []
 
 
-def answers(task: Task, state: TrainState, split: str, count: int) -> list[Prediction]:
-    """Returns the predictions for at most `count` examples of a split."""
-    examples = [*task.picked(split, count).values()][:count]
+def predictions(
+    task: Task, state: TrainState, examples: Sequence[Any]
+) -> list[Prediction]:
+    """Returns the predictions for examples, with their attention."""
     options = task.EvaluationOptions()
     given = answer(task, state, examples, options, attention=True)
     return [task.show(*each) for each in zip(examples, given, strict=True)]
