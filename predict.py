@@ -60,11 +60,11 @@ def _predict(arguments: Arguments, workdir: Path, folder: str | None) -> None:
     if run.task.needs_figures and not folder:
         raise UserError("--figures=FOLDER is missing: the predictions are images")
     lines = trained.read_lines(_INPUT.value)
-    if not lines:
-        print("no input lines", file=sys.stderr)
     sys.stdout.reconfigure(encoding="utf-8")
     with options.as_flags(settings):
         predictions = run.predict(lines, settings, figures=folder, attention=False)
+    if not lines:
+        print("no input lines", file=sys.stderr)
     for number, best in enumerate(predictions, 1):
         if not settings.ranked:
             runtime.write_line(best.text)

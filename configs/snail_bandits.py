@@ -36,6 +36,8 @@ VARIANTS = {
     },
     "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
     "smoke": {
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "data.episodes": 5,
         "data.actions": 3,
         "data.batch_size": 8,

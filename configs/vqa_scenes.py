@@ -66,6 +66,8 @@ VARIANTS = {
     }
     | steps(170_000),  # 50 epochs
     "smoke": {
+        "optimizer.warmup": 2,
+        "optimizer.decay_steps": 6,
         "data.size": 24,
         "data.batch_size": 8,
         "model.channels": (8, 8),

@@ -293,6 +293,14 @@ class _Photos(Sequence):
         return read_image(self.paths[index], self.size)
 
 
+def require(files: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises a UserError if a file of training or validation is not named."""
+    for split in ("train", "validation"):
+        for field in ("questions", "annotations", "images"):
+            if not files[split][field]:
+                raise UserError(f"config.data.files.{split}.{field} is missing")
+
+
 def read_files(
     fields: Mapping[str, str], split: str, size: int, images: UserFiles
 ) -> Questions:

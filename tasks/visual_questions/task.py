@@ -32,7 +32,6 @@ from figures import charts
 from figures.attention import AttentionMap, Places, grid
 from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
-from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import UNK
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics
@@ -74,11 +73,6 @@ class VisualFields(Fields):
     def __post_init__(self):
         if self.source != "files":
             unread("files", self.files, "config.data.source=files")
-            return
-        for split in SPLITS:
-            for field, path in vars(getattr(self.files, split)).items():
-                if not path and split != "test":
-                    raise UserError(f"config.data.files.{split}.{field} is missing")
 
 
 class VisualEvaluation(EvaluationConfig):
@@ -110,6 +104,8 @@ class VisualQuestionAnswering(Task):
         folder = Path(workdir) / "assets"
         if not training:
             return VisualData(config, visual.load(folder))
+        if config.data.source == "files":
+            visual.require(config.data.files)
         data = VisualData(config)
         data.write(folder)
         return data

@@ -561,7 +561,7 @@ def test_one_of_a_few_trials_is_trained_to_the_end(tmp_path):
     put(plan, second, [1.0, 0.9], score=0.9)
     assert is_done(plan)
     report.write(plan, state.rows(plan))
-    line = "| 0 | 0.5 | – (0 of 1 seeds) | 3 of 6 steps: 2 |"
+    line = "| 0 | 0.5 | – (0 of 1 seeds) | stopped at 3 of 6 steps: 2 |"
     assert line in (tmp_path / "table.md").read_text()
 
 

@@ -150,7 +150,7 @@ def test_shallow_fusion_equals_its_equations_in_a_loop(draw):
     source = Tape(gamma, gamma, jnp.arange(S) < jnp.array(lengths)[:, None])
     classifier = model(encoder="lstm", fusion="shallow")
     params, *_ = apply(classifier, batch())
-    fused = classifier.apply({"params": params}, tape, source, method="shallow")
+    fused = classifier.apply({"params": params}, tape, source, method="fuse_shallow")
     fuse, inter = (jax.tree.map(np.asarray, params[x]) for x in ("fuse", "inter"))
     for b in range(B):
         states = []

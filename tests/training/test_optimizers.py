@@ -436,6 +436,7 @@ def test_every_field_of_an_optimizer_is_needed():
         ("transformer_nmt", "base", "adam"),
         ("captioning", "coco", "adam"),
         ("sagan", "imagenet128", "adam"),
+        ("snail_fewshot", "paper", "adam"),
         *[(f"ntm_{task}", "paper", "rmsprop") for task in ("copy", "recall", "sort")],
         *[(f"ntm_{task}", "paper", "rmsprop") for task in ("ngrams", "repeat_copy")],
         *[(f"pointer_{task}", "paper", "sgd") for task in ("hull", "tsp", "delaunay")],
