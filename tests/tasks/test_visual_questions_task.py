@@ -325,7 +325,7 @@ def test_missing_fields_of_files_are_named(tmp_path):
     with pytest.raises(
         UserError, match="^config.data.files.validation.images is missing"
     ):
-        check(config, Task)
+        create(config, tmp_path / "run", training=True)
 
 
 def test_one_batch_is_learned(tmp_path):
