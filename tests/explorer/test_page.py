@@ -133,7 +133,7 @@ def test_runs_of_different_tasks_are_not_compared():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["captioning", "las_digits", "memory_network_qa", "pointer_tsp", "sagan"]
+    "name", ["las_digits", "memory_network_qa", "pointer_tsp", "sagan", "vqa_scenes"]
 )
 def test_a_system_gets_a_page_without_code_of_its_own(name):
     header, _ = unpack(page.html(examples.of_split([run(name)], None, "test", 2), ""))
