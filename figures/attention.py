@@ -48,6 +48,11 @@ def grid(rows: int, columns: int) -> np.ndarray:
     return np.stack(edges, -1)
 
 
+def grid_labels(rows: int, columns: int) -> list[str]:
+    """Returns the labels of the cells of a `grid`, row by row."""
+    return [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(rows, columns)]
+
+
 class AttentionMap(NamedTuple):
     """Attention weights of a prediction, with the labels of their axes.
 

@@ -265,7 +265,6 @@ class ShowAndTell(Captioner):
         """Checks the fields and creates the submodules."""
         super().setup()
         shape = (self.channels[-1], self.embedding)
-        # The matrix of the image, named "picture".
         self.from_image = self.param("picture", self.inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:

@@ -51,7 +51,6 @@ class Generator(DCGAN):
             x = self.layer(width, kernel=4, scale="double", name=name)(x, train=train)
             x = self.attend(x, train=train)
         x = nn.relu(self.norm("norm", classes=self.classes)(x, label, train=train))
-        # The layer of the image, named "picture".
         image = self.layer(3, kernel=4, scale="double", name="picture")
         return jnp.tanh(image(x, train=train))
 

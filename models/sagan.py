@@ -314,7 +314,6 @@ class Generator(Network):
             x = self.block(x, label, size, train=train)
             x = self.attend(x, train=train)
         x = nn.relu(self.norm("norm")(x, None, train=train))
-        # The layer of the image, named "picture".
         return jnp.tanh(self.layer(3, name="picture")(x, train=train))
 
     @nn.nowrap

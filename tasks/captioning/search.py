@@ -3,7 +3,6 @@
 Axes: S positions of a feature map, row by row; T words of a caption.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import linen as nn
 
-from figures.attention import AttentionMap, Places, grid
+from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip
 from generation.search import Generator, Hypothesis, Search, array_batches
 from tasks.captioning.captions import Captioned, plain
@@ -72,7 +71,7 @@ class CaptionSearch:
             weights = hypothesis.weights[: len(words)]  # [T, S]
             side = math.isqrt(weights.shape[-1])
             maps = weights.reshape(len(words), side, side)
-            labels = _positions(side)
+            labels = grid_labels(side, side)
             places = None
             if example.image.ndim == 3 and example.image.dtype == np.uint8:
                 places = Places(grid(side, side), example.image)
@@ -81,8 +80,3 @@ class CaptionSearch:
         strip = Strip(words, maps, word_boxes(example, words))
         text, details = " ".join(words), Details(example, strip)
         return Prediction(text, hypothesis.score, attention, details=details)
-
-
-@functools.cache
-def _positions(side: int) -> list[str]:
-    return [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(side, side)]

@@ -33,7 +33,7 @@ from base.errors import WRITTEN_AGAIN, FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, Choice, Range
 from base.records import AttentionRecord
-from figures.attention import AttentionMap, Places, grid
+from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
 from generation.options import SeedOptions
@@ -363,15 +363,11 @@ def _map(image: np.ndarray, layer: int, weights: np.ndarray) -> AttentionMap:
     return AttentionMap(
         "{} x {} map".format(*queries),
         np.asarray(weights).reshape(1, math.prod(queries), -1),
-        _labels(*queries),
-        _labels(*keys),
+        grid_labels(*queries),
+        grid_labels(*keys),
         layer=layer,
         places=Places(grid(*keys), image, queries=grid(*queries)),
     )
-
-
-def _labels(rows: int, columns: int) -> list[str]:
-    return [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(rows, columns)]
 
 
 def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:

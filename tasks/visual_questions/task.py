@@ -29,7 +29,7 @@ from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, SIZE, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures import charts
-from figures.attention import AttentionMap, Places, grid
+from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
 from tasks.common.vocabulary import UNK
@@ -278,7 +278,7 @@ class VisualQuestionAnswering(Task):
 def _map(weights: np.ndarray, image: np.ndarray) -> AttentionMap:
     """The weights [G, L] of glimpses over the regions of an image [I, J, 3]."""
     side = math.isqrt(weights.shape[-1])
-    regions = [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(side, side)]
+    regions = grid_labels(side, side)
     glimpses = [f"glimpse {g + 1}" for g in range(len(weights))]
     places = Places(grid(side, side), image)
     titles = "glimpse", "region"
