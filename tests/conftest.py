@@ -14,6 +14,7 @@ workers, their commands and later calls share.
 import gc
 import os
 import shutil
+import signal
 import tempfile
 
 import jax
@@ -33,6 +34,8 @@ CACHE = {
 
 def pytest_configure(config):
     """Sets the environment of the default tests; workers inherit it."""
+    # A shell starts a background job with Ctrl-C ignored, which commands would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "ATTENTION_TEST_DATA" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="attention-")
         config.add_cleanup(folder.cleanup)
