@@ -239,13 +239,12 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
         groups: the tables by name.
         homes: page of each table.
     """
-    lines, counted = [], []
+    lines = []
     for name, group in groups.items():
-        table, rows = group.table, tested(group)
+        table = group.table
         title, metric = table.tested_metric
         floor = group.floor(metric)
-        counted += rows
-        for row in rows:
+        for row in tested(group):
             lines.append(
                 [
                     markdown.link(row.claim.text, homes.get(name)),
@@ -264,11 +263,16 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
     titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
     titles += ["corrected p", "verdict"]
-    return f"{_counts(counted)}\n\n{markdown.table(titles, lines, right_aligned=0)}"
+    return f"{counts(groups)}\n\n{markdown.table(titles, lines, right_aligned=0)}"
 
 
-def _counts(rows: Sequence[Tested]) -> str:
-    """The numbers of claims by verdict, as a sentence."""
+def counts(groups: Mapping[str, Measured]) -> str:
+    """Returns the numbers of claims by verdict, as sentences.
+
+    Args:
+        groups: the tables by name.
+    """
+    rows = [row for group in groups.values() for row in tested(group)]
     count = Counter(row.verdict.text for row in rows)
     against = count[significance.RIVAL_BELOW]
     text = (

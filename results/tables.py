@@ -53,6 +53,7 @@ def tables(
             shows[f"{name}_claims"] = partial(_claims, measured[name], all_records)
     whole: dict[str, Callable[[], str]] = {
         "claims": partial(claims.of_all, measured, homes),
+        "counts": partial(claims.counts, measured),
         "seeds": partial(claims.seeds, TABLES, all_records, homes),
         "initial_entropy": partial(_initial_entropy, entropies),
         "headline": partial(_headline, measured, homes),

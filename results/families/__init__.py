@@ -101,6 +101,7 @@ pointer_tsp_10 | Pointer network | tours of 10 cities
 captioning_soft | Show, Attend and Tell, soft attention | captions of composed scenes
 captioning_hard | Show, Attend and Tell, hard attention | captions of composed scenes
 sagan_attention | SAGAN | drawings of 32 pixels
+icm_rooms | Curiosity, ICM | exploring four rooms | –
 ff_add_1000 | Feed-forward attention | addition over 1,000 steps | –
 kernels_learned | Kernel regression | estimating a noisy curve
 """)

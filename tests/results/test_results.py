@@ -233,7 +233,8 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 5 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 3 | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling", "seeds"}
+    blocks = {"benchmarks", "claims", "counts", "headline", "initial_entropy"}
+    blocks |= {"scaling", "seeds"}
     assert set(tables.tables()) == blocks | {"t"} | figures  # no t_curves
 
 
