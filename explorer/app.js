@@ -35,6 +35,7 @@ class App {
 
   #toAddress() {
     const changed = Object.entries(this.choices).filter(([name, value]) => value !== CHOICES[name]);
+    if (location.protocol === "about:") return;  // a notebook's frame has no address
     history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
   }
 
@@ -160,6 +161,7 @@ class App {
     $("step-text").textContent = this.page.steps[choices.step];
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
+    $("how").hidden = !this.example.command;
   }
 
   // --- the panels ---
