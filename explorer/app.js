@@ -35,6 +35,7 @@ class App {
 
   #toAddress() {
     const changed = Object.entries(this.choices).filter(([name, value]) => value !== CHOICES[name]);
+    if (location.protocol === "about:") return;  // a notebook's frame has no address
     history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
   }
 
@@ -160,6 +161,7 @@ class App {
     $("step-text").textContent = this.page.steps[choices.step];
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
+    $("how").hidden = !this.example.command;
   }
 
   // --- the panels ---
@@ -189,7 +191,7 @@ class App {
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
     if (this.choices.view === "image") figure.append(this.#steps(look));
-    if (this.choices.table) figure.append(table(look));
+    if (this.choices.table) figure.append(table(look, run.name));
     Object.assign(figure, { look, view, canvas, marks });
     this.#paint(figure);
     this.#follow(figure);
@@ -383,13 +385,13 @@ function rowTable(look) {
 }
 
 // All rows with their largest weights.
-function table(look) {
+function table(look, name) {
   const { attention: a, head } = look;
   const cell = (tag, textContent) => element(tag, { textContent });
   const head_ = element("tr", {}, ...[a.titles[0], ...Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`)].map((x) => cell("th", x)));
   const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])),
     ...a.top(head, q).map(([k, weight]) => cell("td", `${shorten(a.keys[k])} ${weight.toFixed(3)}`))));
-  return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "all rows" }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
+  return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
 }
 
 unpack($("data").textContent.trim()).then(

@@ -55,7 +55,7 @@ def of_lines(
     def title(number: int, answer: Prediction) -> str:
         return lines[number]
 
-    return _collect(workdirs, which, predict, title, command)
+    return _collect(workdirs, which, predict, title, command, {})
 
 
 def of_split(
@@ -70,8 +70,10 @@ def of_split(
         UserError: for a run or a checkpoint that cannot be read, or runs whose examples
             are not the same.
     """
-    with_moments = which == "all" and bool(moments.read(workdirs[0]))
-    if with_moments:
+    by_workdir = {}
+    if which == "all" and (first := moments.read(workdirs[0])):
+        others = {path: moments.read(path) for path in workdirs[1:]}
+        by_workdir = others | {workdirs[0]: first}
         split, count = moments.SPLIT, min(count, moments.EXAMPLES)
 
     def predict(run: trained.Run) -> list[Prediction]:
@@ -86,7 +88,7 @@ def of_split(
     def title(number: int, answer: Prediction) -> str:
         return f"{split} {number + 1}: {answer.text or answer.caption}"
 
-    return _collect(workdirs, which, predict, title, command, with_moments)
+    return _collect(workdirs, which, predict, title, command, by_workdir)
 
 
 class Examples(NamedTuple):
@@ -116,11 +118,11 @@ def _collect(
     predict: Callable[[trained.Run], list[Prediction]],
     title: Callable[[int, Prediction], str],
     command: Callable[[int], str],
-    with_moments: bool = False,
+    by_workdir: Mapping[Path, Mapping[int, list[Prediction]]],
 ) -> Examples:
     by_run, tasks = [], {}
     for workdir in workdirs:
-        by_step = moments.read(workdir) if with_moments else {}
+        by_step = dict(by_workdir.get(workdir, {}))
         for checkpoint in checkpoints_of(workdir, which):
             run = trained.load(workdir, checkpoint)
             tasks[workdir] = type(run.task).__name__

@@ -36,28 +36,31 @@ def write(path: Path, content: Examples, title: str) -> float:
         UserError: if the page would be larger than `LIMIT`, or cannot be written.
     """
     page = html(content, title)
-    size = len(page) / 1e6
-    if size > LIMIT:
-        raise UserError(
-            f"the page would have {size:.0f} MB, and browsers open {LIMIT}: "
-            "give fewer --examples or --checkpoints, or shorter inputs"
-        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         storage.write(path, page)
     except OSError as error:
         raise UserError(f"--out={path}: {error.strerror}") from error
-    return size
+    return len(page) / 1e6
 
 
 def html(content: Examples, title: str) -> str:
-    """Returns the page."""
+    """Returns the page.
+
+    Raises:
+        UserError: if it would be larger than `LIMIT`.
+    """
     parts = {"style.css": (_FOLDER / "style.css").read_text()}
     parts["script"] = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
     parts["data"] = base64.b64encode(zlib.compress(pack(content, title), 6)).decode()
     page = (_FOLDER / "page.html").read_text()
     for name, text in parts.items():
         page = page.replace(f"@@{name}@@", text)
+    if (size := len(page) / 1e6) > LIMIT:
+        raise UserError(
+            f"the page would have {size:.0f} MB, and browsers open {LIMIT}: "
+            "give fewer examples or checkpoints, or shorter inputs"
+        )
     return page
 
 

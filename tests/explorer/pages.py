@@ -1,6 +1,10 @@
 """Pages with attention that tests know, and the browser that opens them."""
 
+import base64
+import json
+import re
 import shutil
+import zlib
 
 import numpy as np
 import pytest
@@ -21,9 +25,14 @@ def attention(queries, keys, heads=1, seed=0, **fields):
     return AttentionMap("cross", weights, queries, keys, **fields)
 
 
+def predicted(maps, text="an answer"):
+    """A prediction with attention maps."""
+    return Prediction(text, -1.0, tuple(maps))
+
+
 def content(maps, count=1, text="an answer"):
     """Examples of one run, each with the same attention maps."""
-    answer = Prediction(text, -1.0, tuple(maps))
+    answer = predicted(maps, text)
     example = Example("a line", "python predict.py --workdir=runs/a", [[answer]])
     return Examples([example] * count, ["a"], ["100"])
 
@@ -38,6 +47,19 @@ def points():
 def tokens(count, prefix="token"):
     """Labels of a sequence."""
     return [f"{prefix} {i}" for i in range(count)]
+
+
+def unpack(html):
+    """The header of a page and its arrays, read as `data.js` reads them."""
+    text = re.search(r'<script id="data"[^>]*>([^<]*)</script>', html).group(1)
+    data = zlib.decompress(base64.b64decode(text))
+    size = int.from_bytes(data[:4], "little")
+    arrays = data[4 + size :]
+
+    def array(place, dtype):
+        return np.frombuffer(arrays, dtype, count=place[1], offset=place[0])
+
+    return json.loads(data[4 : 4 + size]), array
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pages import HOSTILE, attention, browser, content, points, tokens
+from pages import HOSTILE, attention, browser, content, points, predicted, tokens
 
 from explorer import page as explorer_page
-from explorer.examples import Examples
+from explorer.examples import Example, Examples
 from figures.attention import Places, grid
 
 __all__ = ["browser"]  # a fixture
@@ -195,6 +195,26 @@ def test_everything_is_reached_by_the_keyboard(opened):
         ".filter((e) => e.checkVisibility()).map((e) => e.id)"
     )
     assert {*visible, "CANVAS", "SUMMARY"} <= reached
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["map", "ribbons", "heads", "image"])
+def test_axe_finds_no_violation(opened, view, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    places = Places(grid(2, 3), np.zeros((20, 30, 3), np.uint8))
+    runs = []
+    for seed in (0, 1):
+        fields = {"heads": 2, "places": places, "note": "a note"}
+        maps = [attention(tokens(4), tokens(6), seed=seed, **fields)]
+        runs.append([predicted(maps), predicted(maps)])
+    example = Example("a line", "python predict.py --workdir=runs/a", runs)
+    given = Examples([example] * 2, ["a", "b"], ["10", "20"])
+    fragment = f"view={view}&head=1&table=true&difference=true"
+    page = opened(given, fragment, color_scheme=scheme)
+    page.click("summary")
+    response = axe.run(page).response
+    assert len(response["passes"]) > 20
+    assert not [(x["id"], x["nodes"]) for x in response["violations"]]
 
 
 def test_a_hundred_examples_and_a_large_map_open(opened):

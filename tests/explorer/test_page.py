@@ -1,30 +1,14 @@
 """The data and the file of the explorer's page."""
 
-import base64
-import json
 import re
-import zlib
 
 import numpy as np
 import pytest
-from pages import HOSTILE, attention, content, points, tokens
+from pages import HOSTILE, attention, content, points, tokens, unpack
 from smoke import call, run
 
 from base.errors import UserError
 from explorer import examples, page
-
-
-def unpack(html):
-    """The header of a page and its arrays, read as `data.js` reads them."""
-    text = re.search(r'<script id="data"[^>]*>([^<]*)</script>', html).group(1)
-    data = zlib.decompress(base64.b64decode(text))
-    size = int.from_bytes(data[:4], "little")
-    arrays = data[4 + size :]
-
-    def array(place, dtype):
-        return np.frombuffer(arrays, dtype, count=place[1], offset=place[0])
-
-    return json.loads(data[4 : 4 + size]), array
 
 
 def test_weights_have_8_bits_and_the_numbers_of_tables_are_exact():
@@ -84,7 +68,7 @@ def test_the_page_names_no_other_address():
 
 def test_a_page_that_browsers_cannot_open_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "LIMIT", 0.001)
-    with pytest.raises(UserError, match="fewer --examples"):
+    with pytest.raises(UserError, match="fewer examples"):
         page.write(tmp_path / "page.html", content([points()]), "")
     assert not list(tmp_path.iterdir())
 

@@ -64,7 +64,9 @@ def test_a_damaged_moment_is_named(tmp_path):
         moments.read(tmp_path)
 
 
-def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(tmp_path):
+def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
+    tmp_path, monkeypatch
+):
     workdir = tmp_path / "run"
     command = [
         "train.py",
@@ -79,7 +81,11 @@ def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(tmp_pa
     by_step = moments.read(workdir)
     assert list(by_step) == [1, 10, 100]
     assert all(len(each) == moments.EXAMPLES for each in by_step.values())
+    reads = []
+    monkeypatch.setattr(moments, "read", lambda path: reads.append(path) or by_step)
     content = examples.of_split([workdir], "all", "test", 4)
+    assert reads == [workdir]
+    assert list(by_step) == [1, 10, 100]
     assert {"1", "10", "100"} <= set(content.steps)
     assert len(content.examples) == 4
     first = content.examples[0].answers[0][0]
