@@ -102,8 +102,8 @@ def page(path: Path) -> str:
     lines += ["|---|---|---|---|"]
     for name, default, accepted, meaning in fields(configuration.read(str(path))):
         cells = f"`{name}`", f"`{default}`", _escape(accepted), _escape(meaning)
-        cells = [cell.replace("|", r"\|") for cell in cells]
-        lines.append(f"| {' | '.join(cells)} |")
+        row = " | ".join(cell.replace("|", r"\|") for cell in cells)
+        lines.append(f"| {row} |")
     return "\n".join(lines) + "\n"
 
 

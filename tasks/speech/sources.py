@@ -35,9 +35,11 @@ class SpeechData(Fields):
     min_words: Annotated[int, _WORDS] = 2
     # Maximum number of words of a generated string.
     max_words: Annotated[int, _WORDS] = 7
+    # Mel bands of the spectrogram.
     bands: Annotated[int, SIZE] = 40  # the paper's
     # In the package; up to 128 for espeak and files.
     cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
+    # Samples per second of the recordings.
     rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
     # Of each band.
     normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
