@@ -74,8 +74,8 @@ format: env ## format, and apply the fixes of ruff
 results: env ## run the experiments that have no record; write the tables of docs/
 	$(PY) -m results.make $(ARGS)
 
-docs: env ## build the site with the reference of attention/ in build/site
-	@rm -rf docs/api
+docs: env ## build the site with the reference of attention/ and configs in build/site
+	@rm -rf docs/api docs/configs
 	$(PY) -m sphinx --quiet --fail-on-warning docs build/site
 
 bench: env ## time this project and other libraries; write docs/benchmarks.md

@@ -142,6 +142,9 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 class Files(Fields):
     """A file for each split; empty for none."""
 
+    # File for training.
     train: str = ""
+    # File for validation.
     validation: str = ""
+    # File for the test.
     test: str = ""

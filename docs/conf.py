@@ -10,6 +10,8 @@ from sphinx.addnodes import download_reference, pending_xref
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from training import reference  # noqa: E402
+
 project = "attention-jax"
 extensions = [
     "myst_parser",
@@ -55,6 +57,14 @@ def link_functions(app, tree):
             node.replace_self(link)
 
 
+def write_configs(app):
+    """Writes a page for each config, which is not committed."""
+    folder = Path(app.srcdir, "configs")
+    folder.mkdir(exist_ok=True)
+    for path in sorted(ROOT.glob("configs/[!_]*.py")):
+        (folder / f"{path.stem}.md").write_text(reference.page(path), "utf-8")
+
+
 def convert(app, kind, name, value, options, lines):
     """Converts the Markdown of a docstring: code after a colon, tables, |x|."""
     text = "\n".join(lines).replace("|", r"\|")
@@ -75,6 +85,7 @@ def convert(app, kind, name, value, options, lines):
 
 def setup(app):
     """Connects the functions."""
+    app.connect("builder-inited", write_configs)
     app.connect("source-read", prepare)
     app.connect("doctree-read", link_functions)
     app.connect("autodoc-process-docstring", convert, priority=400)

@@ -150,7 +150,7 @@ def parse_options(rest: Sequence[str]) -> dict[str, str | None]:
 
 
 def help_text(argv: Sequence[str], options: str | None) -> str:
-    """Returns the help of an entry point and, with --workdir, of the task of a run."""
+    """Returns the help of an entry point of the task of --workdir and of --config."""
     parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_module_help()]
     if options:
         text = "  add --workdir=RUN to list them"
@@ -161,6 +161,13 @@ def help_text(argv: Sequence[str], options: str | None) -> str:
             task = configuration.load(Path(workdir)).task
             text = describe(getattr(task, options))
         parts.append(f"options of the task:\n{text}")
+    if "config" in flags.FLAGS:
+        text = "  add --config=FILE to list its variants and fields"
+        if config := _value_of("--config", argv):
+            from training import reference
+
+            text = reference.help_text(config)
+        parts.append(text)
     return "\n".join(parts)
 
 

@@ -50,15 +50,18 @@ class Kept(Fields):
 class Mesh(Fields):
     """`config.mesh`: numbers of devices; -1 for all that are left."""
 
+    # Devices that split a batch.
     data: Annotated[int, _DEVICES] = -1
+    # Devices that split the parameters and a batch.
     fsdp: Annotated[int, _DEVICES] = 1
+    # Devices that split heads, hidden units and vocabulary.
     tensor: Annotated[int, _DEVICES] = 1
 
 
 class EvaluationConfig(Fields):
     """`config.evaluation`: the checkpoint of eval.py and predict.py."""
 
-    checkpoint: str = "last"  # or "best", "average", a step
+    checkpoint: str = "last"  # "last", "best", "average" or a step
     average: Annotated[int, SIZE] = 1  # number of the last checkpoints
 
     def __post_init__(self):
@@ -74,12 +77,18 @@ _TASK = Kind("a subclass of training.task.Task", type)
 class Config(Fields):
     """The fields that the training loop reads; base of every task's config."""
 
+    # Class of the task.
     task: Annotated[type, _TASK]
     evaluation: EvaluationConfig = EvaluationConfig()
+    # Of the initial parameters, the data and all random numbers.
     seed: Annotated[int, SEED] = 0
+    # Number of training steps.
     train_steps: Annotated[int, STEPS]
+    # Steps between evaluations.
     eval_every: Annotated[int, STEPS]
+    # Steps between checkpoints.
     save_every: Annotated[int, STEPS]
+    # Steps between logged metrics.
     log_every: Annotated[int, STEPS] = 100
     moments: Annotated[int, COUNT] = 20  # see `training.moments`
     checkpoints: Kept = Kept()
@@ -100,6 +109,7 @@ class Config(Fields):
 class ModelConfig(Config):
     """The fields of a task with one model and one optimizer."""
 
+    # Class of the model.
     architecture: Annotated[type, MODEL]
     model: ConfigDict
     optimizer: ConfigDict

@@ -33,7 +33,7 @@ from ml_collections import ConfigDict
 
 from base import ranges
 from base.errors import FieldError, UserError
-from base.ranges import FRACTION, POSITIVE, SIZE, STEPS, WEIGHT, Accepted, Range
+from base.ranges import FRACTION, POSITIVE, SIZE, STEPS, WEIGHT, Accepted, Choice, Range
 
 _FACTOR = Range(0, 1, open_min=True)
 _TABLES = ("embedding", "positions", "output")  # matrices with one row per symbol
@@ -48,6 +48,11 @@ def _noam(
     """Vaswani et al. (2017), eq. 3, times `learning_rate`; optax has no such schedule.
 
     learning_rate width^-0.5 min(s^-0.5, s warmup^-1.5), with the step s from 1.
+
+    Args:
+        learning_rate: a factor.
+        width: width of the model.
+        warmup: steps until the maximum of the learning rate.
     """
 
     def schedule(count):
@@ -65,6 +70,10 @@ def _constant(
 
     `optax.warmup_constant_schedule` rounds differently: it computes the first rates as
     differences of larger numbers.
+
+    Args:
+        learning_rate: peak rate.
+        warmup: steps until the maximum of the learning rate.
     """
     return lambda count: learning_rate * jnp.minimum(1.0, (count + 1) / max(warmup, 1))
 
@@ -75,7 +84,13 @@ def _warmup_cosine(
     warmup: Annotated[int, _UPDATES],
     decay_steps: Annotated[int, STEPS],
 ) -> optax.Schedule:
-    """Linear warmup over `warmup` steps, then cosine decay to 0 at `decay_steps`."""
+    """Linear warmup over `warmup` steps, then cosine decay to 0 at `decay_steps`.
+
+    Args:
+        learning_rate: peak rate.
+        warmup: steps until the maximum of the learning rate.
+        decay_steps: step at which the learning rate is 0.
+    """
     cosine = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, decay_steps)
     return lambda count: cosine(count + 1)  # optax's rate at step 0 is 0
 
@@ -87,7 +102,14 @@ def _exponential_decay(
     decay_every: Annotated[int, STEPS],
     decay_factor: Annotated[float, _FACTOR],
 ) -> optax.Schedule:
-    """Exponential decay from `decay_begin`: `decay_factor` per `decay_every` steps."""
+    """Exponential decay from `decay_begin`: `decay_factor` per `decay_every` steps.
+
+    Args:
+        learning_rate: peak rate.
+        decay_begin: first step of the decay.
+        decay_every: steps in which the rate decays by `decay_factor`.
+        decay_factor: factor of the learning rate.
+    """
     return optax.exponential_decay(
         learning_rate, decay_every, decay_factor, transition_begin=decay_begin
     )
@@ -104,6 +126,12 @@ def _step_decay(
 
     Sutskever et al. (2014), section 3.4, and Luong et al. (2015), section 4.1, halve
     the rate in this way.
+
+    Args:
+        learning_rate: peak rate.
+        decay_begin: first step of the decay.
+        decay_every: steps between decays by `decay_factor`.
+        decay_factor: factor of the learning rate.
     """
     decaying = optax.exponential_decay(
         learning_rate * decay_factor, decay_every, decay_factor, staircase=True
@@ -124,6 +152,13 @@ def _adam(
 
     As in Loshchilov and Hutter (2019), algorithm 2, the weight decay is decoupled and
     multiplied by the learning rate. It applies to matrices only.
+
+    Args:
+        rate: schedule of the learning rate.
+        b1: decay of the mean of the gradients.
+        b2: decay of the mean of their squares.
+        eps: added to the root of the mean square.
+        weight_decay: factor of the weights in the step, 0 for none.
     """
     parts = [optax.scale_by_adam(b1, b2, eps)]
     if weight_decay:
@@ -134,7 +169,12 @@ def _adam(
 def _sgd(
     rate: optax.Schedule, *, momentum: Annotated[float, FRACTION] = 0.0
 ) -> Transformations:
-    """Gradient descent; with `momentum` above 0, Polyak (1964)."""
+    """Gradient descent; with `momentum` above 0, Polyak (1964).
+
+    Args:
+        rate: schedule of the learning rate.
+        momentum: decay of the sum of the gradients, 0 for none.
+    """
     return [optax.sgd(rate, momentum or None)]
 
 
@@ -149,6 +189,13 @@ def _rmsprop(
     """RMSProp; centered and with momentum: Graves (2013), eqs. 38 to 45.
 
     `eps` is added to the variance, under the root.
+
+    Args:
+        rate: schedule of the learning rate.
+        decay: decay of the means of gradients and of their squares.
+        eps: added to the variance.
+        centered: whether the squared mean is subtracted.
+        momentum: decay of the sum of the steps, 0 for none.
     """
     rmsprop = optax.rmsprop(
         rate, decay=decay, eps=eps, centered=centered, momentum=momentum or None
@@ -162,7 +209,13 @@ def _adadelta(
     rho: Annotated[float, FRACTION] = 0.95,
     eps: Annotated[float, POSITIVE] = 1e-6,
 ) -> Transformations:
-    """Adadelta, Zeiler (2012), algorithm 1, with a learning rate of 1.0."""
+    """Adadelta, Zeiler (2012), algorithm 1, with a learning rate of 1.0.
+
+    Args:
+        rate: schedule of the learning rate.
+        rho: decay of the mean squares.
+        eps: added to the mean squares.
+    """
     return [optax.adadelta(rate, rho=rho, eps=eps)]
 
 
@@ -172,7 +225,13 @@ def _adafactor(
     decay_rate: Annotated[float, _FACTOR] = 0.8,
     clipping_threshold: Annotated[float, POSITIVE] = 1.0,
 ) -> Transformations:
-    """Adafactor, Shazeer and Stern (2018), algorithms 4 and 5, without momentum."""
+    """Adafactor, Shazeer and Stern (2018), algorithms 4 and 5, without momentum.
+
+    Args:
+        rate: schedule of the learning rate.
+        decay_rate: exponent of the decay of the mean squares.
+        clipping_threshold: bound on the root mean square of a step.
+    """
     adafactor = optax.adafactor(
         rate, decay_rate=decay_rate, clipping_threshold=clipping_threshold
     )
@@ -193,6 +252,14 @@ def _muon(
     The step is the momentum of each matrix, orthogonalised by Newton-Schulz iterations.
     Adam with Nesterov momentum (Dozat, 2016) updates the rest: vectors, arrays of three
     axes, tables of embeddings.
+
+    Args:
+        rate: schedule of the learning rate.
+        beta: decay of the momentum.
+        iterations: number of Newton-Schulz iterations.
+        b1: decay of the mean of the gradients, in Adam.
+        b2: decay of the mean of their squares, in Adam.
+        eps: added to the root of the mean square, in Adam.
     """
     muon = optax.contrib.muon(
         rate,
@@ -270,6 +337,11 @@ RANGES: dict[str, Accepted] = {
 }
 for _make in (*OPTIMIZERS.values(), *SCHEDULES.values()):
     RANGES |= ranges.declared(_make)
+CHOICES = {
+    "name": Choice(OPTIMIZERS),
+    "schedule": Choice(SCHEDULES),
+    "clip_by": Choice(CLIPPING),
+}
 
 
 def config_group(

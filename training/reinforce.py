@@ -29,6 +29,7 @@ from training.state import Metrics
 class Weights(Fields):
     """`config.loss`: weights of the terms of REINFORCE."""
 
+    # Weight of the reward; for hard alignments and locations.
     reward: Annotated[float, WEIGHT] = 0.1
     entropy: Annotated[float, WEIGHT] = 0.0  # of hard alignments
 

@@ -44,11 +44,14 @@ _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 class AddingData(Fields):
     """`config.data`: generated sequences."""
 
+    # On the two marked numbers.
     operation: Annotated[str, Choice(adding.OPERATIONS)] = "add"
+    # Lengths of sequences: one length, or a range.
     protocol: Annotated[str, Choice(adding.PROTOCOLS)] = "fixed"
     length: Annotated[int, _LENGTH] = 100  # T0; the maximum in the variable protocol
     min_length: Annotated[int, _LENGTH] = 50  # variable protocol only, like `buckets`
     buckets: Annotated[int, SHAPES] = 16  # batch shapes; each costs a compilation
+    # Sequences per batch.
     batch_size: Annotated[int, BATCH] = 100  # the paper's
 
     def __post_init__(self):

@@ -46,10 +46,14 @@ _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
 class AlgorithmicData(Fields):
     """`config.data`: generated sequences."""
 
+    # The task.
     kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"
+    # Minimum size of a sequence in training.
     min_size: Annotated[int, _SIZE] = 1
+    # Maximum size of a sequence in training.
     max_size: Annotated[int, _SIZE] = 20
     buckets: Annotated[int, SHAPES] = 4  # a batch has sequences of similar sizes
+    # Sequences per batch.
     batch_size: Annotated[int, BATCH] = 32
 
     def __post_init__(self):
@@ -59,6 +63,7 @@ class AlgorithmicData(Fields):
 class AlgorithmicEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
+    # Sizes of the sequences.
     sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)
     sequences: Annotated[int, BATCH] = 200  # per size
     checkpoint: str = "best"  # later steps can undo what was learned

@@ -56,7 +56,9 @@ _OBJECTS = Range(2, 9, whole=True)
 class CaptionedFiles(Fields):
     """Captions, a JSON file, and the folder of the images that it names."""
 
+    # JSON file with the captions; empty for none.
     captions: str = ""
+    # Folder of the images.
     images: str = ""
 
 
@@ -71,11 +73,14 @@ class SplitFiles(Fields):
 class CaptioningData(Fields):
     """`config.data`: captioned images."""
 
+    # Generated scenes, or `files`.
     source: Literal["scenes", "files"] = "scenes"
+    # Treatment of damaged images.
     damaged: user_files.Damaged = user_files.REFUSE
     groups: tuple[str, ...] = ("animal-", "food-", "person-role")  # of OpenMoji
     size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
     min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene
+    # Maximum number of drawings per scene.
     max_objects: Annotated[int, _OBJECTS] = 3
     references: Annotated[int, Range(1, 24, whole=True)] = 4  # captions per image
     scenes: Annotated[int, EXAMPLES] = 4000  # for training, if the encoder reads maps
@@ -113,9 +118,13 @@ class CaptioningLoss(reinforce.Weights):
 class CaptioningEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
+    # Number of images.
     images: Annotated[int, EXAMPLES] = 500
+    # Images per batch.
     batch_size: Annotated[int, BATCH] = 100
+    # Beam size.
     beam: Annotated[int, BEAM] = 3
+    # Exponent of the length penalty.
     alpha: Annotated[float, ALPHA] = 0.0
 
 

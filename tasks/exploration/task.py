@@ -75,6 +75,7 @@ class ExplorationData(Fields):
     environment: str = "rooms"  # or a name such as rooms-1, MiniGrid-FourRooms
     rooms: Annotated[int, Range(1, 20, whole=True)] = 3  # per side, of rooms
     horizon: Annotated[int, SIZE] = 200  # steps of an episode, of rooms
+    # Screen of random pixels, or "none"; see `environments.Television`.
     television: Annotated[str, Choice(TELEVISIONS)] = "none"
     screen: Annotated[int, LAYERS] = 5  # rows of the television, dark if there is none
     batch_size: Annotated[int, BATCH] = 64  # environments
@@ -93,6 +94,7 @@ class CuriosityLoss(policy.PolicyLoss):
 class ExplorationEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
+    # Number of episodes.
     episodes: Annotated[int, EXAMPLES] = 64
 
 

@@ -49,11 +49,13 @@ _STATISTICS = "batch_stats"  # a collection of the model, and a metric of a step
 class FewShotData(Fields):
     """`config.data`: episodes."""
 
+    # Images of characters.
     source: Annotated[str, Choice(fewshot.SOURCES)] = "matplotlib"
     folder: str = ""  # of folders of images
     rotations: bool = True  # whether a turned character is another class
     ways: Annotated[int, Range(2, 1000, whole=True)] = 5  # N
     shots: Annotated[int, _SHOTS] = 5  # maximum K in training
+    # Episodes per batch.
     batch_size: Annotated[int, BATCH] = 32
 
     def __post_init__(self):
@@ -65,6 +67,7 @@ class FewShotEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
     episodes: Annotated[int, EXAMPLES] = 1000  # for each number of shots
+    # Numbers of examples of each class.
     shots: Annotated[tuple[int, ...], _SHOTS.each()] = (1, 5)
 
 

@@ -81,10 +81,13 @@ class Noise(NamedTuple):
 class ImageData(Fields):
     """`config.data`: labelled images."""
 
+    # Images and their classes.
     source: Annotated[str, Choice(SOURCES)] = "openmoji"
     groups: tuple[str, ...] = ()  # of OpenMoji, one class each; empty for all
     folder: str = ""  # one subfolder of images per class
+    # Treatment of damaged images.
     damaged: user_files.Damaged = user_files.REFUSE
+    # Images per batch.
     batch_size: Annotated[int, BATCH] = 32
 
     def __post_init__(self):
@@ -107,18 +110,23 @@ class ImageEvaluation(EvaluationConfig):
 class AttentionSizes(Fields):
     """`config.attention`: sizes of the maps with self-attention."""
 
+    # Rows of the maps in the generator.
     generator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
+    # Rows of the maps in the discriminator.
     discriminator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
 
 
 class AdversarialConfig(Config):
     """The config of a generator and a discriminator."""
 
+    # Class of the generator.
     architecture: Annotated[type, checks.MODEL]
+    # Class of the discriminator.
     discriminator_architecture: Annotated[type, checks.MODEL]
     model: ConfigDict
     attention: AttentionSizes = AttentionSizes()
     latent_size: Annotated[int, SIZE] = 128  # Z; the paper's
+    # Adversarial loss.
     loss: Annotated[str, Choice(adversarial.LOSSES)] = "hinge"
     generator: ConfigDict  # an optimizer, like the next
     discriminator: ConfigDict

@@ -50,9 +50,11 @@ _VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 class AgreementData(Fields):
     """`config.data`: generated sentences."""
 
+    # Language of the sentences.
     language: Annotated[str, Choice(agreement.LANGUAGES)] = "agreement"
     # Attractors of a noun, or pairs of brackets, at most.
     size: Annotated[int, _SIZE] = 4
+    # Sentences per batch.
     batch_size: Annotated[int, BATCH] = 32
 
 

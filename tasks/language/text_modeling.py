@@ -68,13 +68,17 @@ class Truncated(Supervised):
 class TextModelingData(Fields):
     """`config.data`: running text."""
 
+    # The text.
     source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"
     files: Files = Files()
     # The last ones.
     train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000
+    # Unit of a token.
     pieces: Literal["word", "unigram", "char"] = "word"
+    # Maximum number of tokens.
     vocab_size: Annotated[int, VOCABULARY] = 5000  # 10,000 in the paper
     tokens: Annotated[int, SIZE] = 32  # sequence length
+    # Sequences per batch.
     batch_size: Annotated[int, BATCH] = 40  # the paper's
 
     def __post_init__(self):

@@ -63,10 +63,14 @@ _END = 0  # pointer that ends, starts and pads an answer
 class PointingData(Fields):
     """`config.data`: generated instances."""
 
+    # The task.
     kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"
+    # Minimum size of an instance in training.
     min_size: Annotated[int, _INPUTS] = 10  # inputs
+    # Maximum size of an instance in training.
     max_size: Annotated[int, _INPUTS] = 10
     buckets: Annotated[int, SHAPES] = 1  # batch shapes; each costs a compilation
+    # Instances per batch.
     batch_size: Annotated[int, BATCH] = 128  # the paper's
 
     def __post_init__(self):
@@ -76,8 +80,10 @@ class PointingData(Fields):
 class PointingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
+    # Sizes of the instances.
     sizes: Annotated[tuple[int, ...], _INPUTS.each()] = (5, 10)
     instances: Annotated[int, BATCH] = 1000  # per size
+    # Beam size.
     beam: Annotated[int, BEAM] = 1  # greedy
     constrain: bool = False  # of the first metrics; True for permutations
 

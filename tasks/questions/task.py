@@ -91,8 +91,11 @@ class Story(NamedTuple):
 class QuestionFields(Fields):
     """`config.data`: stories."""
 
+    # Generated stories, or `files`.
     source: Literal["generated", "files"] = "generated"
+    # Numbers of the tasks.
     tasks: Annotated[tuple[int, ...], _TASK.each()] = tuple(range(1, 21))
+    # A model for each task, or one for all.
     training: Literal["single", "joint"] = "single"
     # For training and validation, or 10,000.
     questions: Annotated[int, dataclasses.replace(EXAMPLES, min=10)] = 1000
@@ -100,6 +103,7 @@ class QuestionFields(Fields):
     memory: Annotated[int, SIZE] = 50  # statements, the last ones of a story
     # Maximum share of skipped time indices.
     time_noise: Annotated[float, FRACTION] = 0.1
+    # Questions per batch.
     batch_size: Annotated[int, BATCH] = 32
     files: Files = Files()
 

@@ -40,6 +40,7 @@ _FINE = 501  # points of a drawn curve
 class RegressionData(Fields):
     """`config.data`: noisy points of a curve; defaults are the source's."""
 
+    # Number of training points.
     points: Annotated[int, Range(2, 10**6, whole=True)] = 40
     length: Annotated[float, POSITIVE] = 5.0  # x is in [0, length]
     noise: Annotated[float, WEIGHT] = 1.0  # standard deviation; training points only

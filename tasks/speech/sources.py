@@ -24,21 +24,28 @@ _WORDS, _SNR = Range(1, 100, whole=True), Range(-100, 100)
 class SpeechData(Fields):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
+    # The recordings.
     source: Literal["digits", "tones", "espeak", "files"] = "digits"
+    # Treatment of damaged recordings.
     damaged: user_files.Damaged = user_files.REFUSE
     files: Files = Files()
     # Of the four that can be held out.
     test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
+    # Minimum number of words of a generated string.
     min_words: Annotated[int, _WORDS] = 2
+    # Maximum number of words of a generated string.
     max_words: Annotated[int, _WORDS] = 7
+    # Mel bands of the spectrogram.
     bands: Annotated[int, SIZE] = 40  # the paper's
     # In the package; up to 128 for espeak and files.
     cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
+    # Samples per second of the recordings.
     rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
     # Of each band.
     normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
     pause: Annotated[float, Range(0, 60)] = 0.3  # seconds
     min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
+    # dB, maximum ratio of signal to noise.
     max_snr: Annotated[float, _SNR] = 40.0
     one_voice: bool = False  # whether one voice speaks a whole training string
     # Maximum change of the mel axis (vocal tract length).
@@ -51,8 +58,10 @@ class SpeechData(Fields):
     gain: Annotated[float, Range(0, 80)] = 6.0  # dB, range of the loudness of a word
     time_masks: Annotated[int, DEPTH] = 0  # SpecAugment (Park et al. 2019)
     time_mask: Annotated[float, Range(0, 60)] = 0.1  # seconds
+    # Number of masked ranges of bands, SpecAugment.
     frequency_masks: Annotated[int, DEPTH] = 0
     frequency_mask: Annotated[int, COUNT] = 6  # bands
+    # Recordings per batch.
     batch_size: Annotated[int, BATCH] = 32
 
     def __post_init__(self):

@@ -49,18 +49,24 @@ from training.task import Evaluation, Prediction, Scores, Task
 class ListeningLoss(Fields):
     """`config.loss`."""
 
+    # Label smoothing.
     smoothing: Annotated[float, FRACTION] = 0.1
 
 
 class ListeningEvaluation(EvaluationConfig):
     """`config.evaluation`; `alpha` 1 with `offset` 0 divides by the length."""
 
+    # Number of utterances.
     utterances: Annotated[int, EXAMPLES] = 300
     # Groups of further lengths.
     words: Annotated[tuple[int, ...], Range(1, 100, whole=True).each()] = (10, 15)
+    # Utterances per batch.
     batch_size: Annotated[int, BATCH] = 50
+    # Beam size.
     beam: Annotated[int, BEAM] = 8  # 32 in the paper
+    # Exponent of the length penalty.
     alpha: Annotated[float, ALPHA] = 1.0
+    # Added to the length in the length penalty.
     offset: Annotated[float, OFFSET] = 0.0
     language_model: str = ""  # a run of lstmn_text:digits, or none
     language_model_weight: Annotated[float, WEIGHT] = 0.008  # lambda of the paper

@@ -29,14 +29,18 @@ class TranslationData(Fields):
     extra_corpora: tuple[str, ...] = ()  # more training corpora
     files: Files = Files()
     split_seed: Annotated[int, SEED] = 0  # chooses the held-out components
+    # ISO 639 code.
     source_language: str = "en"
+    # ISO 639 code.
     target_language: str = "de"
     min_words: Annotated[int, _WORDS] = 3  # of the source, in evaluation
+    # Maximum number of words of a sentence.
     max_words: Annotated[int, _WORDS] = 40
     # User-interface labels teach vocabulary.
     train_min_words: Annotated[int, _WORDS] = 1
     # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
     made_up_names: Annotated[float, PROBABILITY] = 0.4
+    # Number of subwords.
     vocab_size: Annotated[int, VOCABULARY] = 4000
     # To sample from; 1 for no subword regularisation.
     segmentations: Annotated[int, Range(1, 512, whole=True)] = 1

@@ -52,6 +52,7 @@ PROBLEMS = {"bandit": (bandits, bandit_strategies), "mdp": (mdps, mdp_strategies
 class TrialData(Fields):
     """`config.data`: trials."""
 
+    # Bandits, or tabular MDPs.
     problem: Literal["bandit", "mdp"] = "bandit"
     episodes: Annotated[int, SIZE] = 10  # N; of a bandit, pulls
     actions: Annotated[int, SIZE] = 5  # K, arms of a bandit
@@ -61,6 +62,7 @@ class TrialData(Fields):
 class TrialEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
+    # Number of trials.
     trials: Annotated[int, EXAMPLES] = 1000
 
 

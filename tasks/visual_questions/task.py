@@ -47,8 +47,11 @@ from training.task import Evaluation, NoOptions, Prediction, Task
 class VisualFiles(Fields):
     """Questions and annotations, JSON files, and the folder of the images."""
 
+    # JSON file of questions; empty for none.
     questions: str = ""
+    # JSON file of annotations; empty for none.
     annotations: str = ""
+    # Folder of the images.
     images: str = ""
 
 
@@ -63,10 +66,12 @@ class SplitFiles(Fields):
 class VisualFields(Fields):
     """`config.data`: questions about images."""
 
+    # Images and questions.
     source: Annotated[str, Choice(visual.SOURCES)] = "scenes"
     size: Annotated[int, Range(24, 10_000, whole=True)] = 64  # pixels per side
     answers: Annotated[int, SIZE] = 3000  # maximum; the paper's
     max_length: Annotated[int, SIZE] = 12  # words; longer questions are cut
+    # Questions per batch.
     batch_size: Annotated[int, BATCH] = 64
     files: SplitFiles = SplitFiles()
 

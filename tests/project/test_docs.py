@@ -26,7 +26,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 PAGES += sorted(
     str(path.relative_to(ROOT))
     for path in ROOT.glob("docs/**/*.md")
-    if path.parent.name != "api"
+    if path.parent.name not in ("api", "configs")
 )
 TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
 SOURCES = [
@@ -259,7 +259,9 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_site_has_each_page_and_each_public_name(tmp_path):
     docs = tmp_path / "docs"
-    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("api"))
+    shutil.copytree(
+        ROOT / "docs", docs, ignore=shutil.ignore_patterns("api", "configs")
+    )
     for path in ROOT.iterdir():
         if path.name != "docs":
             (tmp_path / path.name).symlink_to(path)
@@ -271,6 +273,8 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
             assert (site / page[5:]).with_suffix(".html").exists()
     pages = {path.stem.rpartition(".")[2] for path in site.glob("api/*.html")}
     assert set(attention.__all__) <= pages
+    for config in ROOT.glob("configs/[!_]*.py"):
+        assert (site / f"configs/{config.stem}.html").exists()
     text = (site / "mechanisms/additive.html").read_text()
     assert "api/attention.scores.additive_scores.html#" in text
     assert 'class="math' in text
