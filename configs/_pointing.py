@@ -29,6 +29,12 @@ SMOKE = {
     "save_every": 2,
     "log_every": 2,
 }
+# Sizes for a minute of training.
+TINY = {
+    "model.embedding": 64,
+    "model.hidden": 64,
+    "model.score_hidden": 64,
+}
 # The encoder of Order Matters, invariant to the order of its inputs.
 PROCESS = {"model.encoder": "process"}
 # The paper's baselines; each is trained for a single size.

@@ -67,7 +67,7 @@ BRITZ = (
     }
 )
 # Reversal of sixteen random letters.
-REVERSAL = {
+LETTERS = {
     "data.corpus": "reversal",
     "data.min_words": 16,
     "data.max_words": 16,
@@ -76,6 +76,9 @@ REVERSAL = {
     "data.made_up_names": 0.0,
     "data.max_shapes": 1,
     "evaluation.max_extra_length": 1,
+}
+# Sizes and training in that task, for any recurrent model.
+REVERSAL = LETTERS | {
     "model.embedding": 64,
     "model.hidden": 128,
     "model.dropout": 0.0,
@@ -83,6 +86,13 @@ REVERSAL = {
     "train_steps": 1000,
     "eval_every": 250,
 }
+# Steps of a minute of training in that task, for any model.
+MINUTE = {
+    "optimizer.decay_steps": 400,
+    "train_steps": 400,
+    "eval_every": 200,
+}
+TINY = REVERSAL | MINUTE
 
 
 def translation_config(architecture: type) -> ConfigDict:

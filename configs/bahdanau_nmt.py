@@ -28,6 +28,7 @@ from configs._translation import (
     SHORT,
     SMALL,
     SMOKE,
+    TINY,
     translation_config,
 )
 from configs._variants import apply, update
@@ -61,8 +62,7 @@ VARIANTS = {
     | NARROW
     | {"model.maxout": 128, "model.score_hidden": 128, "model.window": 3},
     "reversal": REVERSAL,
-    "tiny": REVERSAL
-    | {"train_steps": 400, "optimizer.decay_steps": 400, "eval_every": 200},
+    "tiny": TINY,
     "smoke": SMOKE | SMALL | {"model.maxout": 16, "model.score_hidden": 16},
 }
 

@@ -17,6 +17,7 @@ Variants:
     only to that value: its training loss falls from 1.4 to 0.00005 and its width
     towards 0. The estimate becomes the nearest neighbour, which is worse than
     averaging.
+*   `tiny`: 100 steps; 0.195 mse (the mean of the training values: 0.818).
 *   `smoke`: a few steps.
 """
 
@@ -40,6 +41,12 @@ VARIANTS = {
     "no_leave_one_out": {
         "model.leave_one_out": False,
         "train_steps": 1000,  # until one key has all the weight
+    },
+    "tiny": {
+        "optimizer.decay_steps": 100,
+        "train_steps": 100,
+        "eval_every": 50,
+        "save_every": 50,
     },
     "smoke": {
         "data.points": 8,

@@ -26,6 +26,8 @@ Variants:
 *   `joint`: one model of width 50 for all tasks; 60 epochs after the linear start.
 *   `layerwise`: `joint` with layer-wise tying.
 *   `10k`: 10,000 questions per task instead of 1,000.
+*   `tiny`: task 1, one supporting fact, in half a minute; 3,360 steps, 0.6 % errors
+    (by the question alone: 82.0 %).
 *   `smoke`: a few steps.
 """
 
@@ -78,6 +80,7 @@ VARIANTS = {
     "joint": _JOINT,
     "layerwise": _JOINT | {"model.tying": "layerwise"},
     "10k": _LARGE,
+    "tiny": {"data.tasks": (1,)},  # one supporting fact
     "smoke": {
         "model.hops": 2,
         "model.width": 7,

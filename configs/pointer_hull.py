@@ -14,6 +14,8 @@ Variants:
 *   `seq2seq`, `attention`: the paper's baselines without a pointer.
 *   `paper`: network and SGD of the paper at 50 points, for an accelerator; the network
     reads a linear map of the coordinates instead of the coordinates.
+*   `tiny`: five points in a minute; 1,000 steps, 68.6 % exact hulls with 97.9 % of the
+    area (a random order: 2.3 % and 72.3 %).
 *   `smoke`: a few steps.
 """
 
@@ -23,6 +25,7 @@ from configs._pointing import (
     ATTENTION,
     SEQ2SEQ,
     SMOKE,
+    TINY,
     cosine_steps,
     paper,
     pointing_config,
@@ -40,6 +43,7 @@ VARIANTS = {
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
     "paper": size_range(50, 50) | paper(11.0) | {"evaluation.instances": 500},
+    "tiny": size_range(5, 5) | cosine_steps(1000) | TINY,
     "smoke": SMOKE,
 }
 
