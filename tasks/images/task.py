@@ -101,7 +101,7 @@ class ImageData(Fields):
 class ImageEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # The corners of each image are compared with corners of other images.
+    # Generated images; the corners of each are compared with those of other images.
     images: Annotated[int, dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1)] = 2000
     # Pixels per side for the frozen classifier.
     size: Annotated[int, Range(1, 1000, whole=True)] = 96

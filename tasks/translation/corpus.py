@@ -34,7 +34,7 @@ class TranslationData(Fields):
     # ISO 639 code.
     target_language: str = "de"
     min_words: Annotated[int, _WORDS] = 3  # of the source, in evaluation
-    # Maximum number of words of a sentence.
+    # Maximum number of words of either side.
     max_words: Annotated[int, _WORDS] = 40
     # User-interface labels teach vocabulary.
     train_min_words: Annotated[int, _WORDS] = 1
