@@ -20,7 +20,8 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `britz`: the small baseline of configs/sweeps/britz.py (Britz et al., 2017).
 *   `reversal`: a toy task, to reverse sixteen letters.
-*   `tiny`: the same in a minute; 400 steps, 99.9 BLEU (the nearest training pair: 12.2).
+*   `tiny`: the same in a minute; 400 steps, 99.9 BLEU (the nearest training pair:
+    12.2).
 *   `smoke`: seconds of training on generated number words.
 
 `paper` differs from the paper: batches of about as many tokens instead of 128
