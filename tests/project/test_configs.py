@@ -99,6 +99,7 @@ TINY = {
     "pointer_sorting": floors.pointers,
     "pointer_hull": floors.pointers,
     "memory_network_qa": lambda flag: floors.questions(),
+    "ff_attention": lambda flag: floors.estimates(),
     "kernel_regression": lambda flag: floors.curves(),
     "lstmn_language": floors.agreements,
 }
