@@ -94,6 +94,7 @@ def test_the_smoke_variant_trains_and_evaluates(name):
 TINY = {
     "bahdanau_nmt": floors.translation,
     "luong_nmt": floors.translation,
+    "seq2seq_nmt": floors.translation,
     "transformer_nmt": floors.translation,
     "ntm_copy": floors.bits,
     "pointer_sorting": floors.pointers,
