@@ -16,6 +16,8 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `britz`: the rows without attention in docs/results/exploration.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
+*   `tiny`: five letters in a minute; 1,000 steps, 100 BLEU (the nearest training pair:
+    32.3). With sixteen letters, 400 steps reach 4.1 (12.2).
 *   `smoke`: seconds of training on generated number words.
 
 `paper` differs from Sutskever et al.: one vocabulary of subwords instead of 160,000 and
@@ -36,6 +38,7 @@ from configs._translation import (
     SHORT,
     SMALL,
     SMOKE,
+    TINY,
     translation_config,
 )
 from configs._variants import apply, update
@@ -104,6 +107,18 @@ VARIANTS = {
     "short": SHORT | NARROW | {"model.layers": 1},
     "britz": BRITZ | {"model.reverse_source": False},
     "reversal": REVERSAL | {"model.layers": 1, "model.reverse_source": False},
+    "tiny": TINY
+    | {
+        "model.layers": 1,
+        "model.reverse_source": False,
+        # A vector does not hold sixteen letters after so few steps.
+        "data.min_words": 5,
+        "data.max_words": 5,
+        "data.max_length": 6,
+        "optimizer.decay_steps": 1000,
+        "train_steps": 1000,
+        "eval_every": 500,
+    },
     "smoke": SMOKE | SMALL,
 }
 

@@ -14,12 +14,14 @@ Variants:
 *   `adam`: the optimizer of Vaswani et al.; 38.8 BLEU.
 *   `sinusoidal`: also their positions; 31.2 BLEU in 7.7 minutes.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `tiny`: a toy task, to reverse sixteen letters; 400 steps, 100 BLEU (the nearest
+    training pair: 12.2) in 80 seconds of CPU time.
 *   `smoke`: seconds of training on generated number words.
 """
 
 from ml_collections import ConfigDict
 
-from configs._translation import SHORT, SMOKE, translation_config
+from configs._translation import LETTERS, MINUTE, SHORT, SMOKE, translation_config
 from configs._variants import apply
 from models.transformer import Transformer
 from training.optimizers import adam, muon
@@ -90,6 +92,16 @@ VARIANTS = {
         "optimizer.decay_steps": 1711,
         "train_steps": 1711,
         "eval_every": 856,
+    },
+    "tiny": LETTERS
+    | MINUTE
+    | {
+        "model.d_model": 64,
+        "model.d_ff": 128,
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+        "model.dropout": 0.0,
+        "optimizer.warmup": 100,
     },
     "smoke": SMOKE
     | {

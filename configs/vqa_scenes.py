@@ -2,8 +2,10 @@
 
     python train.py --config=configs/vqa_scenes.py --workdir=runs/vqa
 
-No variant has been trained to the end so far. A model without the image has at most
-29.2 %, by the construction of the questions.
+The default has 38.7 % of the test answers after six minutes on two cores (one seed); a
+model without the image has at most 29.2 %, by the construction of the questions. In
+these 6,000 steps it does not learn to attend: 13.0 % of the attention is inside the
+boxes asked for, which have 11.9 % of the area.
 
 Variants:
 

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -14,9 +15,10 @@ import recordings
 import toy
 from flax import linen as nn
 from ml_collections import ConfigDict
-from smoke import ROOT, call, run
+from smoke import FULL_COMPILATION, ROOT, call, run
 from tracing import leaves, traced
 
+from benchmarks import floors
 from training import optimizers
 from training.checks import build_model
 from training.task import create
@@ -45,9 +47,10 @@ def module(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_smoke_fits_its_steps_and_an_unknown_variant_is_refused(name):
+def test_short_variants_fit_their_steps_and_an_unknown_one_is_refused(name):
     assert {"", "smoke"} <= set(module(name).VARIANTS)
-    assert optimizers.warnings(module(name).get_config("smoke")) == []
+    for variant in {"smoke", "tiny"} & set(module(name).VARIANTS):
+        assert optimizers.warnings(module(name).get_config(variant)) == []
     with pytest.raises(ValueError, match="nonsense.*smoke"):
         module(name).get_config("nonsense")
 
@@ -85,6 +88,44 @@ def test_the_smoke_variant_trains_and_evaluates(name):
     metric = module(name).get_config("smoke").task.metric[0]
     assert isinstance(report[metric], float)
     assert list((workdir / "figures").rglob("*.png"))
+
+
+# Floors of the variants `tiny`: metrics of systems that do not learn.
+TINY = {
+    "bahdanau_nmt": floors.translation,
+    "luong_nmt": floors.translation,
+    "seq2seq_nmt": floors.translation,
+    "transformer_nmt": floors.translation,
+    "ntm_copy": floors.bits,
+    "pointer_sorting": floors.pointers,
+    "pointer_hull": floors.pointers,
+    "memory_network_qa": lambda flag: floors.questions(),
+    "ff_attention": lambda flag: floors.estimates(),
+    "kernel_regression": lambda flag: floors.curves(),
+    "lstmn_language": floors.agreements,
+    "ram_digits": lambda flag: {"one of ten classes": {"error": 90.0}},
+}
+
+
+def test_every_tiny_variant_has_a_floor():
+    assert set(TINY) == {name for name in CONFIGS if "tiny" in module(name).VARIANTS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TINY)
+def test_the_tiny_variant_beats_its_floor(name, tmp_path):
+    config, workdir = f"--config=configs/{name}.py:tiny", f"--workdir={tmp_path}"
+    for command in (("train.py", config, workdir), ("eval.py", workdir)):
+        process = call(
+            *command, "--tune_memory=false", env=os.environ | FULL_COMPILATION
+        )
+        assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    metric, direction = module(name).get_config("tiny").task.metric
+    metric = {"memory_network_qa": "error_1"}.get(name, metric)  # the task it learns
+    sign = 1 if direction == "max" else -1
+    for floor in TINY[name](f"{name}:tiny").values():
+        assert sign * report[metric] > sign * floor[metric]
 
 
 _POINTS = "0.1,0.2 0.9,0.3 0.5,0.8 0.4,0.4\n0,0 1,0 0,1\n"
