@@ -3,18 +3,15 @@
 import base64
 import json
 import re
-import shutil
 import zlib
 
 import numpy as np
-import pytest
 
 from explorer.examples import Example, Examples
 from figures.attention import AttentionMap, Places
 from training.task import Prediction
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def attention(queries, keys, heads=1, seed=0, **fields):
@@ -60,17 +57,3 @@ def unpack(html):
         return np.frombuffer(arrays, dtype, count=place[1], offset=place[0])
 
     return json.loads(data[4 : 4 + size]), array
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Chromium of the system, without a window."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if BROWSER is None:
-        pytest.skip("needs chromium: `apt-get install chromium` installs it")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()

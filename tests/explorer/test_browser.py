@@ -4,13 +4,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pages import HOSTILE, attention, browser, content, points, predicted, tokens
+from pages import HOSTILE, attention, content, points, predicted, tokens
 
 from explorer import page as explorer_page
 from explorer.examples import Example, Examples
 from figures.attention import Places, grid
-
-__all__ = ["browser"]  # a fixture
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@ import html
 import re
 
 import pytest
-from pages import HOSTILE, attention, browser, predicted, tokens, unpack
+from pages import HOSTILE, attention, predicted, tokens, unpack
 from smoke import run
 
 from base.errors import UserError
 from explorer import notebook, page
 from training import trained
-
-__all__ = ["browser"]  # a fixture
 
 
 def inner(frame):
