@@ -11,7 +11,7 @@ Variants:
     millions of pairs.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
-*   `tiny`: the same in a minute, with 100 BLEU and a clean alignment.
+*   `tiny`: the same in a minute; 400 steps, 96.1 BLEU (100 on validation).
 *   `smoke`: seconds of training on generated number words.
 
 `paper` differs from the paper: batches of about as many tokens instead of 80 sentences;
