@@ -128,13 +128,13 @@ def test_an_unreadable_config_is_reported(flag, message):
         (
             "configs/transformer_nmt.py:bgi",
             "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
-            "base, big, adam, sinusoidal, short, smoke; did you mean "
+            "base, big, adam, sinusoidal, short, tiny, smoke; did you mean "
             "--config=configs/transformer_nmt.py:big?",
         ),
         (
             "configs/transformer_nmt.py:7",
             "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
-            "base, big, adam, sinusoidal, short, smoke",
+            "base, big, adam, sinusoidal, short, tiny, smoke",
         ),
     ],
 )
