@@ -294,16 +294,16 @@ def curves() -> Floors:
     return {"mean of the training values": {"mse": statistics.mean(errors)}}
 
 
-def uniform_actions() -> Floors:
+def uniform_actions(name: str, *metrics: str) -> Floors:
     """Actions drawn uniformly, whatever the observation."""
-    config = _config("icm_rooms")
+    config = _config(name)
     task = config.task(config, None)
     state = task.objective.init(jax.random.key(0))
     policy = jax.tree.map(jnp.zeros_like, state.params["policy"])  # all logits are 0
     state = dataclasses.replace(state, params=state.params | {"policy": policy})
-    scores = evaluate.evaluate(task, state, "test").scores
-    names = "coverage", "goal"
-    return {"uniform actions": {name: scores[name] for name in names}}
+    options = task.EvaluationOptions()
+    scores = evaluate.evaluate(task, state, "test", options).scores
+    return {"uniform actions": {metric: scores[metric] for metric in metrics}}
 
 
 @functools.cache
@@ -497,7 +497,9 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
     "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,
-    "curiosity": uniform_actions,
+    "bandits": functools.partial(uniform_actions, "snail_bandits", "reward"),
+    "mdps": functools.partial(uniform_actions, "snail_mdp", "fraction"),
+    "curiosity": functools.partial(uniform_actions, "icm_rooms", "coverage", "goal"),
 }
 
 if __name__ == "__main__":

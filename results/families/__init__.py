@@ -15,6 +15,7 @@ from results.families import (
     memory,
     memory_networks,
     pointing,
+    snail,
     speech,
     translation,
 )
@@ -55,6 +56,7 @@ _FAMILIES = (
     pointing,
     captioning,
     gan,
+    snail,
     curiosity,
     adding,
     kernels,
@@ -101,6 +103,7 @@ pointer_tsp_10 | Pointer network | tours of 10 cities
 captioning_soft | Show, Attend and Tell, soft attention | captions of composed scenes
 captioning_hard | Show, Attend and Tell, hard attention | captions of composed scenes
 sagan_attention | SAGAN | drawings of 32 pixels
+snail_bandits | SNAIL | ten pulls of five arms | 6.6 (Gittins indices: 6.6)
 icm_rooms | Curiosity, ICM | exploring four rooms | –
 ff_add_1000 | Feed-forward attention | addition over 1,000 steps | –
 kernels_learned | Kernel regression | estimating a noisy curve
