@@ -32,4 +32,15 @@ TABLES = {
             | a second hop helps | Xu and Saenko (2016)
         """),
     ),
+    "easy_vqa": Table(
+        metrics=fields("""
+        accuracy, %: accuracy
+        colour: accuracy_colour | shape: accuracy_shape | exists: accuracy_exists
+        """),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs("""
+        vqa_easy vqa_scenes:easy | two glimpses
+        """),
+        cited={"CNN and LSTM of the data set's authors": {"accuracy": 87.6}},
+    ),
 }
