@@ -3,8 +3,7 @@
     python train.py --config=configs/snail_bandits.py --workdir=runs/snail_bandits
 
 Ten pulls of five arms. The paper has a mean reward of 6.6 of SNAIL, 6.7 of an LSTM, 6.6
-of Gittins indices and 5.0 of random arms. After 1,020 of the 3,000 steps, this config
-has 6.45 on the test split, where Gittins indices have 6.64 (one seed).
+of Gittins indices and 5.0 of random arms; `docs/results/learning.md` has ours.
 
 Variants:
 
