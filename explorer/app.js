@@ -102,6 +102,7 @@ class App {
     if (!looks.length) return ["map"];
     const views = ["map", "ribbons"];
     if (looks.every(({ attention }) => attention.places)) views.unshift("image");
+    if (looks.every(({ attention }) => hasMemory(attention))) views.unshift("memory");
     if (looks.some(({ all }) => all.length * all[0].heads > 1)) views.push("heads");
     return views;
   }
@@ -151,7 +152,7 @@ class App {
     const names = heads > 1 ? [["mean", "mean"], ["max", "maximum"]] : [["mean", "the only one"]];
     const numbers = Array.from({ length: heads > 1 ? heads : 0 }, (_, i) => [i, i + 1]);
     options($("head"), [...names, ...numbers]);
-    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads" };
+    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
     for (const name of ["example", "step", "kind", "layer", "head", "view", "scale", "threshold", "opacity"]) {
       $(name).value = choices[name];
@@ -191,6 +192,11 @@ class App {
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
     if (this.choices.view === "image") figure.append(this.#steps(look));
+    if (hasScores(look.attention) && this.choices.view !== "heads") {
+      const scores = element("canvas", { className: "scores" });
+      scores.setAttribute("role", "img");
+      figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
+    }
     if (this.choices.table) figure.append(table(look, run.name));
     Object.assign(figure, { look, view, canvas, marks });
     this.#paint(figure);
@@ -268,10 +274,20 @@ class App {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
       figure.querySelector(".row")?.replaceChildren(rowTable(figure.look));
+      this.#score(figure);
     }
     const first = [...$("panels").children].find((figure) => figure.look);
     if (first) $("live").textContent = sentence(first.look);
     this.#toAddress();
+  }
+
+  // What the weight of the cell is computed from.
+  #score(figure) {
+    const canvas = figure.querySelector(".scores"), { look } = figure;
+    if (!canvas) return;
+    cellScore.paint(new CanvasPainter(canvas, ...cellScore.size(look)), look);
+    canvas.setAttribute("aria-label", "the terms of the score, the scores of the row and their softmax; the table has the numbers");
+    figure.querySelector(".terms").replaceChildren(scoreTable(look));
   }
 
   // The weights of the second run less those of the first.
@@ -320,8 +336,13 @@ class App {
   // The panels side by side, in a file.
   async export(format) {
     const figures = [...$("panels").children].filter((figure) => figure.look);
-    for (const [i, { look, view, canvas }] of figures.entries()) {
+    const drawings = figures.flatMap((figure, i) => {
+      const { look, view, canvas } = figure, scores = figure.querySelector(".scores");
       const name = `${this.page.runs[i].name}_${this.choices.example + 1}_${look.attention.name}`;
+      const drawing = { name, look, view, canvas };
+      return scores ? [drawing, { name: `${name}_score`, look, view: cellScore, canvas: scores }] : [drawing];
+    });
+    for (const { name, look, view, canvas } of drawings) {
       let blob;
       if (format === "svg") {
         const painter = new SvgPainter(...view.size(look));

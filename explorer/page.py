@@ -1,14 +1,15 @@
 """One HTML file with the attention of examples: opens from disk, requests nothing.
 
 The page is `page.html` with the style, the scripts and the data in it. Weights have 8
-bits in the page, for colours; the entropy and the largest weights of each row are
-exact. The data are untrusted: they are base64 in the page, and its scripts put texts on
-the page only as text.
+bits in the page, for colours; the entropy and the largest weights of each row, and the
+details of an attention record, are exact. The data are untrusted: they are base64 in
+the page, and its scripts put texts on the page only as text.
 
 Axes: H heads; Q queries; K keys; N largest weights of a row.
 """
 
 import base64
+import dataclasses
 import json
 import zlib
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from training.task import Prediction
 WARNING, LIMIT = 20, 100  # MB
 _TOP = 5  # N
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("data.js", "paint.js", "views.js", "app.js")
+_SCRIPTS = ("data.js", "paint.js", "views.js", "scores.js", "memory.js", "app.js")
 
 
 def write(path: Path, content: Examples, title: str) -> float:
@@ -144,4 +145,16 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         if places.image is not None:
             values = arrays.add(places.image, "<u1")
             packed["image"] = {"shape": places.image.shape[:2], "values": values}
+    if attention.details is not None:
+        packed["details"] = _details(arrays, attention.details)
+    return packed
+
+
+def _details(arrays: _Arrays, details: Any) -> Mapping[str, Any]:
+    packed = {"type": type(details).__name__}
+    for field in dataclasses.fields(details):
+        value = getattr(details, field.name)
+        if isinstance(value, np.ndarray):
+            value = {"shape": value.shape, "values": arrays.add(value, "<f4")}
+        packed[field.name] = value
     return packed
