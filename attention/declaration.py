@@ -88,7 +88,8 @@ class ScoreFunction(Protocol):
         compare: `compare(query, projected_key, **parameters)` -> scores.
         match: `match(projected_query, projected_key, **parameters)` -> scores, of a
             score with a matrix for the query as well; else None.
-        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`.
+        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`; None for a
+            score that is not a sum over units.
         stepwise: True if the score needs the weights of the step before, `previous`.
     """
 
@@ -97,7 +98,7 @@ class ScoreFunction(Protocol):
     project: Scoring
     compare: Scoring
     match: Scoring | None
-    parts: Callable[..., ScoreParts]
+    parts: Callable[..., ScoreParts] | None
     stepwise: bool
 
     def __call__(
@@ -108,7 +109,7 @@ class ScoreFunction(Protocol):
 
 def score_function(
     *,
-    parts: Callable[..., ScoreParts] = lambda query, key, **_: ScoreParts(query, key),
+    parts: Callable[..., ScoreParts] | None = None,
     same_width: bool = False,
     project: Scoring | None = None,
     compare: Scoring | None = None,
@@ -118,8 +119,7 @@ def score_function(
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`; by default
-            those of a dot product.
+        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`.
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
         compare: `compare(query, projected_key, **parameters)` -> scores; by default the
@@ -164,6 +164,7 @@ def score_function(
             return (compare or function)(query, key, **fitted)
 
         def checked_parts(query: jax.Array, key: jax.Array, **kwargs) -> ScoreParts:
+            assert parts is not None
             return parts(query, key, **fit(kwargs, D=query, projected=key))
 
         score = cast(ScoreFunction, checked)
@@ -172,7 +173,7 @@ def score_function(
         score.project = checked_project
         score.compare = checked_compare
         score.match = match
-        score.parts = checked_parts
+        score.parts = checked_parts if parts else None
         score.stepwise = "previous" in signature.parameters
         return score
 

@@ -26,7 +26,7 @@ functions, and `STEPWISE_SCORES` those of a model that decodes step by step.
 
 Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
 `score.compare(query, score.project(key, **p), **p)`. `score.parts`, with the same
-arguments as `score.compare`, returns the parts that a score is the sum of.
+arguments as `score.compare`, returns the parts of a score that is a sum over units.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L maximum number of keys with a location score; C filters over the previous
@@ -63,7 +63,11 @@ def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.einsum("...qd,...kd->...qk", query, key)
 
 
-@score_function(same_width=True)
+def _dot_parts(query: jax.Array, key: jax.Array, **_: jax.Array) -> ScoreParts:
+    return ScoreParts(query, key)
+
+
+@score_function(same_width=True, parts=_dot_parts)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     """Dot-product scores query key^T: "dot" in Luong et al. (2015), section 3.1.
 
@@ -109,7 +113,10 @@ def _general_key(key: jax.Array, w: jax.Array) -> jax.Array:
 
 
 @score_function(
-    project=_general_key, compare=lambda q, k, **_: _dot(q, k), w=("D", "E")
+    project=_general_key,
+    compare=lambda q, k, **_: _dot(q, k),
+    parts=_dot_parts,
+    w=("D", "E"),
 )
 def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Bilinear scores query W key^T: "general" in Luong et al. (2015), section 3.1.

@@ -19,7 +19,7 @@ W write heads; A units of a score; I, J rows and columns of a feature map.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import flax
 import jax
@@ -160,6 +160,29 @@ class GlimpseRecord:
     def sown(self) -> tuple[str, str, "GlimpseRecord"]:
         """Returns the arguments of `nn.Module.sow`."""
         return self.collection, "glimpses", self
+
+
+class SearchTree(NamedTuple):
+    """Hypotheses of a beam search, in the beam at each step.
+
+    Attributes:
+        tokens: [T, R], the last token of each hypothesis, as an id or a label.
+        parents: [T, R] int, row of the hypothesis that it continues, one step before.
+        log_probs: [T, R] log-probability of a hypothesis; -inf if there is none.
+        ended: [T, R] score of hypothesis `row` of the step before, ended at this step;
+            -inf if it does not end.
+    """
+
+    tokens: Any
+    parents: Any
+    log_probs: Any
+    ended: Any
+
+    def cut(self) -> "SearchTree":
+        """Returns the steps in which there are hypotheses."""
+        exist = np.isfinite(self.log_probs) | np.isfinite(self.ended)
+        steps = int(exist.any(1).sum())
+        return SearchTree(*(x[:steps] for x in self))
 
 
 Record = TypeVar("Record", AttentionRecord, DrawRecord, GlimpseRecord)

@@ -69,7 +69,7 @@ class App {
     choices.key = inside(choices.key, attention.columns);
     if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
     else if (choices.head !== "max") choices.head = "mean";
-    return Object.assign(new Look(attention, choices), { all, layer, choices: { ...choices, layer } });
+    return Object.assign(new Look(attention, choices), { all, layer, tree: result.tree, choices: { ...choices, layer } });
   }
 
   get width() {
@@ -103,6 +103,7 @@ class App {
     const views = ["map", "ribbons"];
     if (looks.every(({ attention }) => attention.places)) views.unshift("image");
     if (looks.every(({ attention }) => hasMemory(attention))) views.unshift("memory");
+    if (looks.every(({ tree }) => tree)) views.push("search");
     if (looks.some(({ all }) => all.length * all[0].heads > 1)) views.push("heads");
     return views;
   }
@@ -152,7 +153,7 @@ class App {
     const names = heads > 1 ? [["mean", "mean"], ["max", "maximum"]] : [["mean", "the only one"]];
     const numbers = Array.from({ length: heads > 1 ? heads : 0 }, (_, i) => [i, i + 1]);
     options($("head"), [...names, ...numbers]);
-    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory" };
+    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory", search: "search" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
     for (const name of ["example", "step", "kind", "layer", "head", "view", "scale", "threshold", "opacity"]) {
       $(name).value = choices[name];
@@ -192,7 +193,7 @@ class App {
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
     if (this.choices.view === "image") figure.append(this.#steps(look));
-    if (hasScores(look.attention) && this.choices.view !== "heads") {
+    if (hasScores(look.attention) && !["heads", "search"].includes(this.choices.view)) {
       const scores = element("canvas", { className: "scores" });
       scores.setAttribute("role", "img");
       figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
@@ -273,7 +274,7 @@ class App {
       for (const each of figure.querySelectorAll("[data-query]")) {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
-      figure.querySelector(".row")?.replaceChildren(rowTable(figure.look));
+      figure.querySelector(".row")?.replaceChildren(figure.view === searchTree ? beamTable(figure.look) : rowTable(figure.look));
       this.#score(figure);
     }
     const first = [...$("panels").children].find((figure) => figure.look);

@@ -65,9 +65,11 @@ class Score(nn.Module):
         parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
         return SCORES[self.function](query, key, **parameters)
 
-    def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts:
+    def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
         """Returns the parts of the scores of query [..., Q, D] and key [..., K, E]."""
         function = SCORES[self.function]
+        if function.parts is None:
+            return None
         parameters = self.parameters(query.shape[-1], key.shape[-1])
         return function.parts(query, function.project(key, **parameters), **parameters)
 
@@ -114,7 +116,7 @@ class AlignmentOutput(NamedTuple):
     def record(
         self,
         module: nn.Module,
-        parts: Callable[[], ScoreParts] | None = None,
+        parts: Callable[[], ScoreParts | None] = lambda: None,
         mask: jax.Array | None = None,
         *,
         kind: str,
@@ -128,8 +130,8 @@ class AlignmentOutput(NamedTuple):
 
         Args:
             module: the module that sows.
-            parts: returns the parts of the scores [B, H, Q, K], for the record's
-                details, which it is called for only if they are requested.
+            parts: returns the parts of the scores [B, H, Q, K], if they have any;
+                called only if the details of the record are requested.
             mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
             kind: see `AttentionRecord`.
             layer: index among the layers of this kind, from 0.
@@ -139,7 +141,7 @@ class AlignmentOutput(NamedTuple):
         record = AttentionRecord(
             self.weights,
             self.position,
-            details=_details(parts(), mask) if parts and detailed(module) else None,
+            details=_details(parts(), mask) if detailed(module) else None,
             kind=kind,
             layer=layer,
             queries=queries,
@@ -156,8 +158,10 @@ def detailed(module: nn.Module) -> bool:
     return module.is_mutable_collection(DETAILS) and not module.is_initializing()
 
 
-def _details(parts: ScoreParts, mask: jax.Array | None) -> ScoreDetails:
-    """Details with the shapes of `ScoreDetails`."""
+def _details(parts: ScoreParts | None, mask: jax.Array | None) -> ScoreDetails | None:
+    """Parts in the shapes of `ScoreDetails`."""
+    if parts is None:
+        return None
     batch = parts.query.shape[:2]
     shape = *batch, parts.query.shape[-2], parts.key.shape[-2]
     bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)

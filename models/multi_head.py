@@ -128,7 +128,7 @@ class MultiHeadAttention(nn.Module):
             keys=self.keys,
         )
 
-    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts:
+    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
         """Parts of the scores of query [B, H, Q, D] and key [B, H, K, D]."""
         return self.scores.parts(query, key)
 
@@ -215,9 +215,9 @@ class SelfAttention(MultiHeadAttention):
             query, key = rotary(query, position), rotary(key, position)
         return query, key, value
 
-    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts:
+    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
         parts = super()._parts(query, key)
-        if self.max_distance is None:
+        if parts is None or self.max_distance is None:
             return parts
         scaled = query / math.sqrt(query.shape[-1])
         bias = relative_scores(scaled, self.relative_key, key.shape[-2])

@@ -165,7 +165,9 @@ class SourceAttention(nn.Module):
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
         aligned = jax.tree.map(lambda x: x[:, None], aligned)
 
-        def parts() -> ScoreParts:
+        def parts() -> ScoreParts | None:
+            if self.function.parts is None:
+                return None
             width = memory.annotations.shape[-1]
             width = self.width if self.function.same_width else width
             parameters = self.scores.parameters(self.width, width)
