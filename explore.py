@@ -8,8 +8,8 @@
 
 The page is one file, which opens from disk in any browser and requests nothing. It has
 heat maps, ribbons, all heads, images with what is attended to, a player of the steps,
-the numbers as tables, two runs side by side, and moments of the training; the contents
-of an NTM's memory; and with --scores, the terms of the score of each weight.
+the numbers as tables, two runs side by side, moments of the training, the memory of an
+NTM, the tree of a beam search and, with --scores, the terms of the score of a weight.
 """
 
 from pathlib import Path

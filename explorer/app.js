@@ -179,6 +179,7 @@ class App {
 
   #panel(result, run) {
     const look = this.look(result), figure = element("figure", { className: "panel" });
+    figure.style.maxWidth = `${this.width + 20}px`;
     figure.append(element("figcaption", {}, element("strong", { textContent: run.name })));
     figure.append(element("p", { className: "answer", textContent: shorten(result.text, 400), dir: "auto" }));
     if (result.caption && result.caption !== result.text) figure.append(element("p", { className: "note", textContent: result.caption }));

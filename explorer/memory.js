@@ -42,12 +42,12 @@ function signedImage(rows, columns, value) {
 }
 
 const player = {
-  LEFT: 120, HEAD: 34, GAP: 26,
+  LEFT: 120, VECTOR: 44, HEAD: 34, GAP: 26,
 
   // Where the parts are: time runs to the right above, slots below.
   layout({ attention: a, width }) {
     const m = memories(a), vectors = Math.max(m.readers, 2 * m.writers);
-    const room = Math.min(width, 1100) - this.LEFT - 34 * vectors - 20;
+    const room = Math.min(width, 1100) - this.LEFT - this.VECTOR * vectors - 20;
     const bits = Math.min(8, 120 / Math.max(a.details.inputs.shape[1], a.details.outputs.shape[1]));
     const heights = [a.details.inputs, a.details.outputs].map((x) => x.shape[1] * bits);
     const row = Math.min(10, 200 / m.width), memory = m.width * row;
@@ -62,7 +62,7 @@ const player = {
 
   size(look) {
     const { after, memory, slots, slot, steps, time, vectors } = this.layout(look);
-    const room = Math.max(slots * slot + 14 + 34 * vectors, steps * time, 300);
+    const room = Math.max(slots * slot + 14 + this.VECTOR * vectors, steps * time, 300);
     return [this.LEFT + room + 4, after + memory + 22];
   },
 
@@ -89,10 +89,10 @@ const player = {
       const vectors = isRead ? [["read", l.reads[t][number], l.limit]]
         : [["erase", part(d.erase, number, t), 1], ["add", part(d.add, number, t), 1]];
       vectors.forEach(([name, vector, limit], i) => {
-        const x = left + across + 14 + (vectors.length * number + i) * 34, top = isRead ? l.before : l.after;
+        const x = left + across + 14 + (vectors.length * number + i) * this.VECTOR, top = isRead ? l.before : l.after;
         p.image(signedImage(l.width, 1, (m) => vector[m] / limit), x, top, 18, l.memory);
         p.frame(x, top, 18, l.memory, ink().faint, 1);
-        p.text(x + 9, top - 8, name, { anchor: "middle", size: 11 });
+        p.text(x + 9, top - 8, name + many, { anchor: "middle", size: 11 });
       });
     }
     for (const [name, number, y] of [["memory before", t, l.before], ["memory after", t + 1, l.after]]) {

@@ -25,14 +25,17 @@ function unitsOf({ details: d }, head, row, column) {
 
 // The sums, biases, scores and softmax of a row; -Infinity at a masked key.
 function scoresOf(a, head, row) {
-  const d = a.details, biases = part(d.bias, Math.min(head, d.bias.shape[0] - 1), row);
+  const d = a.details, id = [head, row].join();
+  if (d.last?.id === id) return d.last;
+  const biases = part(d.bias, Math.min(head, d.bias.shape[0] - 1), row);
   const columns = Array.from(biases.keys()), scale = d.scale[head];
   const sums = columns.map((k) => unitsOf(a, head, row, k).sum);
   const scores = sums.map((sum, k) => scale * sum + biases[k]);
   const largest = Math.max(...scores), isEmpty = largest === -Infinity;
   const exps = scores.map((score) => (isEmpty ? 0 : Math.exp(score - largest)));
   const total = exps.reduce((x, y) => x + y, 0) || 1;
-  return { scale, sums, biases, scores, softmax: exps.map((x) => x / total) };
+  d.last = { id, scale, sums, biases, scores, softmax: exps.map((x) => x / total) };
+  return d.last;
 }
 
 // The head of a cell: the chosen one or, of a mixture, that with the largest weight.

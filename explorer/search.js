@@ -52,7 +52,7 @@ const searchTree = {
     }
     const [w, h] = this.size(look), [x] = at({ step: look.query + 1, row: 0 });
     p.text(Math.min(x, w - 60), 12, `step ${look.query + 1}`, { fill: ink().mark });
-    p.text(this.LEFT, h - 10, "log-probabilities; at </s> the score, which the length divides", { fill: ink().faint, limit: 80 });
+    p.text(this.LEFT, h - 10, "log-probabilities; at </s> divided by the length penalty", { fill: ink().faint, limit: 80 });
   },
 
   at(look, x) {

@@ -10,7 +10,7 @@ from smoke import run
 
 from attention import memory
 from attention.declaration import ScoreParts
-from base.records import MemoryDetails, ScoreDetails
+from base.records import MemoryDetails, ScoreDetails, SearchTree
 from explorer import examples, page
 
 HEADS, QUERIES, KEYS, UNITS = 2, 3, 5, 7
@@ -157,17 +157,63 @@ def test_one_clock_moves_all_parts_of_the_memory(opened):
     assert "step 3 of 5" in texts
 
 
+def searched():
+    """Examples with a search: "a" and "b", then "a c" and "a d"; "b" and "a c" end."""
+    none = -np.inf
+    tree = SearchTree(
+        tokens=np.array([["a", "b"], ["c", "d"], ["x", "x"]], object),
+        parents=np.array([[0, 0], [0, 0], [0, 0]]),
+        log_probs=np.array([[-0.1, -2.0], [-0.3, -1.5], [none, none]]),
+        ended=np.array([[none, none], [none, -1.1], [-0.2, none]]),
+    )
+    given = content([attention(["a", "c", "</s>"], tokens(KEYS))])
+    (example,) = given.examples
+    answer = example.answers[0][0]._replace(tree=tree)
+    return given._replace(examples=[example._replace(answers=[[answer]])])
+
+
+def test_the_tree_of_a_search_fades_what_no_finished_hypothesis_continues(opened):
+    page = opened(searched(), "view=search&query=1")
+    nodes = page.evaluate(
+        """() => nodesOf(document.querySelector('.panel').look.tree).map(
+            (x) => [x.step, x.token, Boolean(x.isAlive), Boolean(x.isBest)])"""
+    )
+    assert sorted(nodes) == [
+        [0, "<s>", True, True],
+        [1, "a", True, True],
+        [1, "b", True, False],
+        [2, "</s>", True, False],
+        [2, "c", True, True],
+        [2, "d", False, False],
+        [3, "</s>", True, True],
+    ]
+    rows = page.inner_text(".beam").splitlines()[1:]
+    assert rows == ["-0.300\ta c", "-1.500\ta d", "-1.100\tb </s>"]
+    with page.expect_download() as download:
+        page.click("#svg")
+    texts = [*ElementTree.parse(download.value.path()).getroot().itertext()]
+    assert texts.count("</s>") == 2 and "-0.20" in texts
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("make", [lambda: scored("tanh"), lambda: remembered()[0]])
-def test_axe_finds_no_violation(opened, make, scheme):
+@pytest.mark.parametrize(
+    ("make", "view"),
+    [
+        (lambda: content([scored("tanh")]), "map"),
+        (lambda: content([remembered()[0]]), "memory"),
+        (searched, "search"),
+    ],
+)
+def test_axe_finds_no_violation(opened, make, view, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = opened(content([make()]), color_scheme=scheme)
+    page = opened(make(), f"view={view}", color_scheme=scheme)
+    assert page.evaluate("window.explorer.choices.view") == view
     response = axe.run(page).response
     assert len(response["passes"]) > 20
     assert not [(x["id"], x["nodes"]) for x in response["violations"]]
 
 
-def test_scores_of_a_run_are_on_its_page_on_request():
+def test_scores_and_the_search_of_a_run_are_on_its_page():
     workdir = run("bahdanau_nmt")
     plain, full = (
         unpack(page.html(examples.of_split([workdir], None, "test", 1, scores=x), ""))
@@ -180,3 +226,6 @@ def test_scores_of_a_run_are_on_its_page_on_request():
     heads, queries, _ = details["query"]["shape"]
     assert (heads, queries) == tuple(maps[1][0]["shape"][:2])
     assert array(details["scale"]["values"], "<f4") == 1
+    result = plain[0]["examples"][0]["results"][0][0]
+    ended = [x for row in result["tree"]["ended"] for x in row if x is not None]
+    assert max(ended) == pytest.approx(result["score"], abs=1e-3)
