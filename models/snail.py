@@ -21,7 +21,6 @@ value of attention.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import attend
+from attention.fast.linear import linear
 from attention.masks import causal_mask
 from attention.scores import SCORES
 from base.errors import FieldError
@@ -84,13 +84,17 @@ class DenseBlock(nn.Module):
 
         With the steps before it, x is a single step, [B, 1, C].
         """
-        if past is None:
-            earlier = jnp.pad(x, ((0, 0), (self.dilation, 0), (0, 0)))[:, : x.shape[1]]
+        init, zeros = nn.initializers.lecun_normal(), nn.initializers.zeros
+        kernel = self.param("kernel", init, (2, x.shape[-1], 2 * self.filters))
+        bias = self.param("bias", zeros, (2 * self.filters,))
+        if past is None:  # W_0 x and W_1 x of all steps in one product
+            products = linear(x, jnp.concatenate([*kernel], 1))  # [B, T, 4 D]
+            earlier, now = jnp.split(products, 2, -1)
+            earlier = jnp.pad(earlier, ((0, 0), (self.dilation, 0), (0, 0)))
+            earlier = earlier[:, : x.shape[1]]
         else:
-            earlier = past.before(x, self.dilation)
-        both = jnp.stack([earlier, x], -2)  # [B, T, 2, C]
-        affine = partial(nn.DenseGeneral, self.filters, axis=(-2, -1))
-        x_f, x_g = affine(name="filter")(both), affine(name="gate")(both)
+            earlier, now = past.before(x, self.dilation) @ kernel[0], x @ kernel[1]
+        x_f, x_g = jnp.split(earlier + now + bias, 2, -1)
         return jnp.concatenate([x, jnp.tanh(x_f) * nn.sigmoid(x_g)], -1)
 
 
