@@ -4,10 +4,12 @@
     python explore.py --workdir=runs/transformer_nmt --input=lines.txt --out=page.html
     python explore.py --workdir=runs/bahdanau_nmt --compare=runs/luong_nmt
     python explore.py --workdir=runs/ntm_copy --checkpoints=all
+    python explore.py --workdir=runs/bahdanau_nmt --scores --examples=5
 
 The page is one file, which opens from disk in any browser and requests nothing. It has
 heat maps, ribbons, all heads, images with what is attended to, a player of the steps,
-the numbers as tables, two runs side by side, and moments of the training.
+the numbers as tables, two runs side by side, moments of the training, the memory of an
+NTM, the tree of a beam search and, with --scores, the terms of the score of a weight.
 """
 
 from pathlib import Path
@@ -34,6 +36,11 @@ _CHECKPOINTS = flags.DEFINE_string(
     "all, or names of checkpoints with commas between them, for a slider over the "
     "training; default: config.evaluation.checkpoint.",
 )
+_SCORES = flags.DEFINE_bool(
+    "scores",
+    False,
+    "Adds queries, keys and the terms of the scores; the page becomes larger.",
+)
 _OUT = flags.DEFINE_string("out", "explorer.html", "The page to write.")
 
 
@@ -47,10 +54,16 @@ def main(arguments: Arguments) -> None:
     runtime.start()
     if _INPUT.value:
         lines = trained.read_lines(_INPUT.value)
-        content = examples.of_lines(workdirs, _CHECKPOINTS.value, lines)
+        content = examples.of_lines(
+            workdirs, _CHECKPOINTS.value, lines, scores=_SCORES.value
+        )
     else:
         content = examples.of_split(
-            workdirs, _CHECKPOINTS.value, _SPLIT.value, _EXAMPLES.value
+            workdirs,
+            _CHECKPOINTS.value,
+            _SPLIT.value,
+            _EXAMPLES.value,
+            scores=_SCORES.value,
         )
     out = Path(_OUT.value)
     size = page.write(out, content, f"Attention of {' and '.join(content.runs)}")

@@ -9,12 +9,12 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Scalar", "ScoreFunction", "Scoring", "score_function"]
+__all__ = ["Scalar", "ScoreFunction", "ScoreParts", "Scoring", "score_function"]
 
 Scoring = Callable[..., jax.Array]
 """A function `score(query, key)` -> [..., Q, K] unnormalised scores."""
@@ -40,6 +40,41 @@ class Scalar:
     )
 
 
+class ScoreParts(NamedTuple):
+    """Parts of a score, which is scale sum_a t_a + bias; `terms` returns the t_a.
+
+    Attributes:
+        query: [..., Q, A], projected.
+        key: [..., K, A], projected.
+        scale: broadcasts against the scores.
+        v: [..., A] of an additive score; None for a product.
+        location: [..., Q, K, A], added to query and key; None for 0.
+        activation: f of an additive score, "tanh" or "relu".
+        bias: broadcasts against the scores; -inf at a key that cannot be attended to.
+    """
+
+    query: jax.Array
+    key: jax.Array
+    scale: float | jax.Array = 1.0
+    v: jax.Array | None = None
+    location: jax.Array | None = None
+    activation: str = ""
+    bias: float | jax.Array = 0.0
+
+    def terms(self) -> jax.Array:
+        """Returns the terms [..., Q, K, A] of the units.
+
+        They are query_a key_a or, of an additive score, v_a f(query_a + key_a +
+        location_a).
+        """
+        query, key = self.query[..., :, None, :], self.key[..., None, :, :]
+        if self.v is None:
+            return query * key
+        total = query + key + (0 if self.location is None else self.location)
+        activation = {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation]
+        return self.v[..., None, None, :] * activation(total)
+
+
 class ScoreFunction(Protocol):
     """A score function with a description of its parameters.
 
@@ -53,6 +88,8 @@ class ScoreFunction(Protocol):
         compare: `compare(query, projected_key, **parameters)` -> scores.
         match: `match(projected_query, projected_key, **parameters)` -> scores, of a
             score with a matrix for the query as well; else None.
+        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`; None for a
+            score that is not a sum over units.
         stepwise: True if the score needs the weights of the step before, `previous`.
     """
 
@@ -61,6 +98,7 @@ class ScoreFunction(Protocol):
     project: Scoring
     compare: Scoring
     match: Scoring | None
+    parts: Callable[..., ScoreParts] | None
     stepwise: bool
 
     def __call__(
@@ -71,6 +109,7 @@ class ScoreFunction(Protocol):
 
 def score_function(
     *,
+    parts: Callable[..., ScoreParts] | None = None,
     same_width: bool = False,
     project: Scoring | None = None,
     compare: Scoring | None = None,
@@ -80,6 +119,7 @@ def score_function(
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
+        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`.
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
         compare: `compare(query, projected_key, **parameters)` -> scores; by default the
@@ -87,7 +127,7 @@ def score_function(
         match: `match(projected_query, projected_key, **parameters)` -> scores, without
             checks of shapes.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
-            `Scalar`, which all three functions get as [..., 1, 1].
+            `Scalar`, which all functions get as [..., 1, 1].
 
     Returns:
         A decorator that returns a `ScoreFunction`. Calling the score raises a
@@ -123,12 +163,17 @@ def score_function(
             fitted = fit(kwargs, D=query, projected=key)
             return (compare or function)(query, key, **fitted)
 
+        def checked_parts(query: jax.Array, key: jax.Array, **kwargs) -> ScoreParts:
+            assert parts is not None
+            return parts(query, key, **fit(kwargs, D=query, projected=key))
+
         score = cast(ScoreFunction, checked)
         score.parameters = parameters
         score.same_width = same_width
         score.project = checked_project
         score.compare = checked_compare
         score.match = match
+        score.parts = checked_parts if parts else None
         score.stepwise = "previous" in signature.parameters
         return score
 

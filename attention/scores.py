@@ -25,7 +25,8 @@ attribute `parameters` describes them, so that a model can create them
 functions, and `STEPWISE_SCORES` those of a model that decodes step by step.
 
 Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
-`score.compare(query, score.project(key, **p), **p)`.
+`score.compare(query, score.project(key, **p), **p)`. `score.parts`, with the same
+arguments as `score.compare`, returns the parts of a score that is a sum over units.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L maximum number of keys with a location score; C filters over the previous
@@ -34,11 +35,13 @@ weights, each R keys wide.
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from .declaration import Scalar, ScoreFunction, score_function
+from .declaration import Scalar, ScoreFunction, ScoreParts, score_function
 
 __all__ = [
     "SCORES",
@@ -60,7 +63,11 @@ def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.einsum("...qd,...kd->...qk", query, key)
 
 
-@score_function(same_width=True)
+def _dot_parts(query: jax.Array, key: jax.Array, **_: jax.Array) -> ScoreParts:
+    return ScoreParts(query, key)
+
+
+@score_function(same_width=True, parts=_dot_parts)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     """Dot-product scores query key^T: "dot" in Luong et al. (2015), section 3.1.
 
@@ -77,7 +84,11 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     return _dot(query, key)
 
 
-@score_function(same_width=True)
+def _scaled_dot_parts(query: jax.Array, key: jax.Array) -> ScoreParts:
+    return ScoreParts(query, key, 1 / math.sqrt(query.shape[-1]))
+
+
+@score_function(same_width=True, parts=_scaled_dot_parts)
 def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     """Scaled dot-product scores query key^T / sqrt(D): Vaswani et al. (2017), eq. 1.
 
@@ -102,7 +113,10 @@ def _general_key(key: jax.Array, w: jax.Array) -> jax.Array:
 
 
 @score_function(
-    project=_general_key, compare=lambda q, k, **_: _dot(q, k), w=("D", "E")
+    project=_general_key,
+    compare=lambda q, k, **_: _dot(q, k),
+    parts=_dot_parts,
+    w=("D", "E"),
 )
 def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Bilinear scores query W key^T: "general" in Luong et al. (2015), section 3.1.
@@ -142,6 +156,18 @@ def _multiplicative_compare(
     return _dot(_projected_query(query, w_query), key)
 
 
+def _multiplicative_parts(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
+) -> ScoreParts:
+    return ScoreParts(_projected_query(query, w_query), key)
+
+
+def _scaled_parts(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
+) -> ScoreParts:
+    return _scaled_dot_parts(_projected_query(query, w_query), key)
+
+
 def _scaled(query: jax.Array, key: jax.Array, **_: jax.Array) -> jax.Array:
     return _dot(query / math.sqrt(query.shape[-1]), key)
 
@@ -157,6 +183,7 @@ def _scaled_compare(
     project=_projected_key,
     compare=_multiplicative_compare,
     match=_multiplicative,
+    parts=_multiplicative_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -187,6 +214,7 @@ def multiplicative_scores(
     project=_projected_key,
     compare=_scaled_compare,
     match=_scaled,
+    parts=_scaled_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -237,10 +265,22 @@ def _additive_compare(
     return _recomputed(_projected_query(query, w_query), key, v)
 
 
+def _additive_parts(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    v: jax.Array,
+    activation: str = "tanh",
+    **_: jax.Array,
+) -> ScoreParts:
+    return ScoreParts(_projected_query(query, w_query), key, v=v, activation=activation)
+
+
 @score_function(
     project=_projected_key,
     compare=_additive_compare,
     match=_additive,
+    parts=_additive_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
     v=("A",),
@@ -275,7 +315,14 @@ def additive_scores(
     return _additive_compare(query, _projected_key(key, w_key), w_query, v)
 
 
-@score_function(w=("D", "L"))
+def _location_parts(query: jax.Array, key: jax.Array, w: jax.Array) -> ScoreParts:
+    columns = jnp.swapaxes(w[..., : key.shape[-2]], -1, -2)  # [..., K, D]
+    beyond = [(0, 0)] * (columns.ndim - 2) + [(0, key.shape[-2] - columns.shape[-2])]
+    bias = jnp.where(jnp.arange(key.shape[-2]) < w.shape[-1], 0, -jnp.inf)
+    return ScoreParts(query, jnp.pad(columns, [*beyond, (0, 0)]), bias=bias)
+
+
+@score_function(parts=_location_parts, w=("D", "L"))
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Location-based scores W query: Luong et al. (2015), section 3.1.
 
@@ -311,8 +358,13 @@ def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> ja
     return _dot(_unit(query) * strength, key)
 
 
+def _cosine_parts(query: jax.Array, key: jax.Array, strength: jax.Array) -> ScoreParts:
+    return ScoreParts(_unit(query), key, strength)
+
+
 @score_function(
     same_width=True,
+    parts=_cosine_parts,
     project=_unit,
     compare=_cosine_compare,
     strength=Scalar(start=math.sqrt),  # cosines spread like scaled dot products
@@ -337,6 +389,20 @@ def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.
     return _cosine_compare(query, _unit(key), strength)
 
 
+def _location(
+    key: jax.Array, filters: jax.Array, w_location: jax.Array, previous: jax.Array
+) -> jax.Array:
+    """U f with f = F * previous, [..., Q, K, A]."""
+    keys, width = key.shape[-2], filters.shape[-2]
+    if previous.shape[-1] != keys:
+        raise ValueError(f"previous {previous.shape} must have {keys} keys")
+    ends = [(0, 0)] * (previous.ndim - 1) + [(width // 2, width - 1 - width // 2)]
+    padded = jnp.pad(previous, ends)
+    near = jnp.stack([padded[..., r : r + keys] for r in range(width)], axis=-1)
+    features = jnp.einsum("...qkr,...rc->...qkc", near, filters)  # f = F * previous
+    return jnp.einsum("...qkc,...ca->...qka", features, w_location)
+
+
 def _location_aware_compare(
     query: jax.Array,
     key: jax.Array,
@@ -348,22 +414,29 @@ def _location_aware_compare(
     previous: jax.Array,
     **_: jax.Array,
 ) -> jax.Array:
-    keys, width = key.shape[-2], filters.shape[-2]
-    if previous.shape[-1] != keys:
-        raise ValueError(f"previous {previous.shape} must have {keys} keys")
-    ends = [(0, 0)] * (previous.ndim - 1) + [(width // 2, width - 1 - width // 2)]
-    padded = jnp.pad(previous, ends)
-    near = jnp.stack([padded[..., r : r + keys] for r in range(width)], axis=-1)
-    features = jnp.einsum("...qkr,...rc->...qkc", near, filters)  # f = F * previous
-    location = jnp.einsum("...qkc,...ca->...qka", features, w_location)
+    location = _location(key, filters, w_location, previous)
     query = _projected_query(query, w_query)
     hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :] + location)
     return jnp.einsum("...qka,...a->...qk", hidden, v)
 
 
+def _location_aware_parts(
+    query: jax.Array,
+    key: jax.Array,
+    filters: jax.Array,
+    w_location: jax.Array,
+    *,
+    previous: jax.Array,
+    **parameters: Any,
+) -> ScoreParts:
+    location = _location(key, filters, w_location, previous)
+    return _additive_parts(query, key, **parameters)._replace(location=location)
+
+
 @score_function(
     project=_projected_key,
     compare=_location_aware_compare,
+    parts=_location_aware_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
     v=("A",),
@@ -432,6 +505,7 @@ def _additive_relu_compare(
     project=_projected_key,
     compare=_additive_relu_compare,
     match=_additive_relu,
+    parts=partial(_additive_parts, activation="relu"),
     w_query=("D", "A"),
     w_key=("E", "A"),
     v=("A",),

@@ -7,15 +7,84 @@ collections named in `mutable`:
     for record in records_of(sown, AttentionRecord):
         print(record.kind, record.layer, record.weights.shape)
 
-Axes: B batch; H heads; Q queries; K keys; T steps; N memory slots; I, J rows and
-columns of a feature map.
+The details of a record are computed only if `DETAILS` is mutable as well, never in
+training:
+
+    _, sown = model.apply(variables, batch, train=False, mutable=["attention", DETAILS])
+    for record in records_of(sown, AttentionRecord):
+        print(record.details)
+
+Axes: B batch; H heads; Q queries; K keys; T steps; N memory slots; M width of a slot;
+W write heads; A units of a score; I, J rows and columns of a feature map.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import flax
 import jax
+import numpy as np
+
+DETAILS = "details"
+"""Collection that is mutable where the details of attention records are of use."""
+
+
+@flax.struct.dataclass
+class ScoreDetails:
+    """Terms of the scores, from which the weights can be computed again.
+
+    The score of a query and a key is scale sum_a t_a + bias. The term of a unit is t_a
+    = query_a key_a or, of an additive score, v_a f(query_a + key_a + location_a).
+
+    Attributes:
+        query: [B, H, Q, A], projected.
+        key: [B, H, K, A], projected.
+        scale: [B, H].
+        bias: [B, H or 1, Q, K], terms of the positions; -inf at a masked key.
+        v: [B, H, A] of an additive score; None for a product.
+        location: [B, H, Q, K, A]; None for a score without such a term.
+        activation: f, "tanh" or "relu"; "" for a product.
+    """
+
+    query: jax.Array
+    key: jax.Array
+    scale: jax.Array
+    bias: jax.Array
+    v: jax.Array | None = None
+    location: jax.Array | None = None
+    activation: str = flax.struct.field(pytree_node=False, default="")
+
+    def cut(self, queries: int, keys: int) -> "ScoreDetails":
+        """Returns the batch's first example without padding: [H, ...] arrays."""
+        first = jax.tree.map(lambda x: np.asarray(x[0]), self)
+        location = first.location
+        return first.replace(
+            query=first.query[:, :queries],
+            key=first.key[:, :keys],
+            bias=first.bias[:, :queries, :keys],
+            location=None if location is None else location[:, :queries, :keys],
+        )
+
+
+@flax.struct.dataclass
+class MemoryDetails:
+    """Reads and writes of a memory, from which its contents can be computed again.
+
+    Attributes:
+        weights: [B, H, T, N] of all heads, read heads first.
+        erase: [B, W, T, M] erase vectors of the write heads.
+        add: [B, W, T, M] add vectors of the write heads.
+        start: [B, N, M] memory before the first step.
+        inputs: [B, T, I] inputs of the steps.
+        outputs: [B, T, O] logits of the steps.
+    """
+
+    weights: jax.Array
+    erase: jax.Array
+    add: jax.Array
+    start: jax.Array
+    inputs: jax.Array
+    outputs: jax.Array
 
 
 @flax.struct.dataclass
@@ -31,12 +100,14 @@ class AttentionRecord:
         layer: index among the layers of this kind, from 0.
         queries: meaning of the queries' axis: "source", "target", "steps", "map", ...
         keys: meaning of the keys' axis: "source", "target", "memory", "map", ...
+        details: `ScoreDetails` or `MemoryDetails`, if they are requested; else None.
     """
 
     collection: ClassVar[str] = "attention"
 
     weights: jax.Array
     position: jax.Array | None = None
+    details: Any = None
     kind: str = flax.struct.field(pytree_node=False, default="attention")
     layer: int = flax.struct.field(pytree_node=False, default=0)
     queries: str = flax.struct.field(pytree_node=False, default="queries")
@@ -89,6 +160,29 @@ class GlimpseRecord:
     def sown(self) -> tuple[str, str, "GlimpseRecord"]:
         """Returns the arguments of `nn.Module.sow`."""
         return self.collection, "glimpses", self
+
+
+class SearchTree(NamedTuple):
+    """Hypotheses of a beam search, in the beam at each step.
+
+    Attributes:
+        tokens: [T, R], the last token of each hypothesis, as an id or a label.
+        parents: [T, R] int, row of the hypothesis that it continues, one step before.
+        log_probs: [T, R] log-probability of a hypothesis; -inf if there is none.
+        ended: [T, R] score of hypothesis `row` of the step before, ended at this step;
+            -inf if it does not end.
+    """
+
+    tokens: Any
+    parents: Any
+    log_probs: Any
+    ended: Any
+
+    def cut(self) -> "SearchTree":
+        """Returns the steps in which there are hypotheses."""
+        exist = np.isfinite(self.log_probs) | np.isfinite(self.ended)
+        steps = int(exist.any(1).sum())
+        return SearchTree(*(x[:steps] for x in self))
 
 
 Record = TypeVar("Record", AttentionRecord, DrawRecord, GlimpseRecord)

@@ -69,7 +69,7 @@ class App {
     choices.key = inside(choices.key, attention.columns);
     if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
     else if (choices.head !== "max") choices.head = "mean";
-    return Object.assign(new Look(attention, choices), { all, layer, choices: { ...choices, layer } });
+    return Object.assign(new Look(attention, choices), { all, layer, tree: result.tree, choices: { ...choices, layer } });
   }
 
   get width() {
@@ -102,6 +102,8 @@ class App {
     if (!looks.length) return ["map"];
     const views = ["map", "ribbons"];
     if (looks.every(({ attention }) => attention.places)) views.unshift("image");
+    if (looks.every(({ attention }) => hasMemory(attention))) views.unshift("memory");
+    if (looks.every(({ tree }) => tree)) views.push("search");
     if (looks.some(({ all }) => all.length * all[0].heads > 1)) views.push("heads");
     return views;
   }
@@ -151,7 +153,7 @@ class App {
     const names = heads > 1 ? [["mean", "mean"], ["max", "maximum"]] : [["mean", "the only one"]];
     const numbers = Array.from({ length: heads > 1 ? heads : 0 }, (_, i) => [i, i + 1]);
     options($("head"), [...names, ...numbers]);
-    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads" };
+    const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory", search: "search" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
     for (const name of ["example", "step", "kind", "layer", "head", "view", "scale", "threshold", "opacity"]) {
       $(name).value = choices[name];
@@ -177,6 +179,7 @@ class App {
 
   #panel(result, run) {
     const look = this.look(result), figure = element("figure", { className: "panel" });
+    figure.style.maxWidth = `${this.width + 20}px`;
     figure.append(element("figcaption", {}, element("strong", { textContent: run.name })));
     figure.append(element("p", { className: "answer", textContent: shorten(result.text, 400), dir: "auto" }));
     if (result.caption && result.caption !== result.text) figure.append(element("p", { className: "note", textContent: result.caption }));
@@ -191,6 +194,11 @@ class App {
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
     if (this.choices.view === "image") figure.append(this.#steps(look));
+    if (hasScores(look.attention) && !["heads", "search"].includes(this.choices.view)) {
+      const scores = element("canvas", { className: "scores" });
+      scores.setAttribute("role", "img");
+      figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
+    }
     if (this.choices.table) figure.append(table(look, run.name));
     Object.assign(figure, { look, view, canvas, marks });
     this.#paint(figure);
@@ -267,11 +275,21 @@ class App {
       for (const each of figure.querySelectorAll("[data-query]")) {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
-      figure.querySelector(".row")?.replaceChildren(rowTable(figure.look));
+      figure.querySelector(".row")?.replaceChildren(figure.view === searchTree ? beamTable(figure.look) : rowTable(figure.look));
+      this.#score(figure);
     }
     const first = [...$("panels").children].find((figure) => figure.look);
     if (first) $("live").textContent = sentence(first.look);
     this.#toAddress();
+  }
+
+  // What the weight of the cell is computed from.
+  #score(figure) {
+    const canvas = figure.querySelector(".scores"), { look } = figure;
+    if (!canvas) return;
+    cellScore.paint(new CanvasPainter(canvas, ...cellScore.size(look)), look);
+    canvas.setAttribute("aria-label", "the terms of the score, the scores of the row and their softmax; the table has the numbers");
+    figure.querySelector(".terms").replaceChildren(scoreTable(look));
   }
 
   // The weights of the second run less those of the first.
@@ -320,8 +338,13 @@ class App {
   // The panels side by side, in a file.
   async export(format) {
     const figures = [...$("panels").children].filter((figure) => figure.look);
-    for (const [i, { look, view, canvas }] of figures.entries()) {
+    const drawings = figures.flatMap((figure, i) => {
+      const { look, view, canvas } = figure, scores = figure.querySelector(".scores");
       const name = `${this.page.runs[i].name}_${this.choices.example + 1}_${look.attention.name}`;
+      const drawing = { name, look, view, canvas };
+      return scores ? [drawing, { name: `${name}_score`, look, view: cellScore, canvas: scores }] : [drawing];
+    });
+    for (const { name, look, view, canvas } of drawings) {
       let blob;
       if (format === "svg") {
         const painter = new SvgPainter(...view.size(look));

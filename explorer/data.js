@@ -21,6 +21,16 @@ function array(page, type, at) {
   return new type(page.arrays.slice(offset, end));
 }
 
+// The details of an attention, with `shape` of each array, or null.
+function detailsOf(page, packed) {
+  if (!packed) return null;
+  const unpacked = Object.entries(packed).map(([name, value]) => {
+    if (!value?.shape) return [name, value];
+    return [name, Object.assign(array(page, Float32Array, value.values), { shape: value.shape })];
+  });
+  return Object.fromEntries(unpacked);
+}
+
 // The attention of one layer: weights [H, Q, K] of 8 bits for colours; the entropy of
 // each row and its largest weights exactly.
 class Attention {
@@ -37,6 +47,7 @@ class Attention {
     this.queryPlaces = array(page, Float32Array, map.query_places);
     this.chosen = array(page, Int32Array, map.chosen);
     this.tops = this.topKeys.length / (this.heads * this.rows);
+    this.details = detailsOf(page, map.details);
     this.mixed = new Map();
   }
 

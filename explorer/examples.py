@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import UserError
+from base.records import ScoreDetails
 from training import checkpoints, moments, run_directory, trained
 from training.task import Prediction
 
@@ -29,7 +30,11 @@ class Example(NamedTuple):
 
 
 def of_lines(
-    workdirs: Sequence[Path], which: str | None, lines: Sequence[str]
+    workdirs: Sequence[Path],
+    which: str | None,
+    lines: Sequence[str],
+    *,
+    scores: bool = False,
 ) -> "Examples":
     """Answers input lines, the same for each run.
 
@@ -37,6 +42,7 @@ def of_lines(
         workdirs: run directories.
         which: checkpoints, see `checkpoints_of`.
         lines: inputs in the format of the tasks.
+        scores: whether to keep the terms that scores are the sums of.
 
     Raises:
         UserError: for a run, checkpoint or line that cannot be read, or no lines.
@@ -55,11 +61,16 @@ def of_lines(
     def title(number: int, answer: Prediction) -> str:
         return lines[number]
 
-    return _collect(workdirs, which, predict, title, command, {})
+    return _collect(workdirs, which, predict, title, command, {}, scores)
 
 
 def of_split(
-    workdirs: Sequence[Path], which: str | None, split: str, count: int
+    workdirs: Sequence[Path],
+    which: str | None,
+    split: str,
+    count: int,
+    *,
+    scores: bool = False,
 ) -> "Examples":
     """Answers the first examples of a split; see `of_lines`.
 
@@ -88,7 +99,7 @@ def of_split(
     def title(number: int, answer: Prediction) -> str:
         return f"{split} {number + 1}: {answer.text or answer.caption}"
 
-    return _collect(workdirs, which, predict, title, command, by_workdir)
+    return _collect(workdirs, which, predict, title, command, by_workdir, scores)
 
 
 class Examples(NamedTuple):
@@ -119,6 +130,7 @@ def _collect(
     title: Callable[[int, Prediction], str],
     command: Callable[[int], str],
     by_workdir: Mapping[Path, Mapping[int, list[Prediction]]],
+    scores: bool,
 ) -> Examples:
     by_run, tasks = [], {}
     for workdir in workdirs:
@@ -126,7 +138,10 @@ def _collect(
         for checkpoint in checkpoints_of(workdir, which):
             run = trained.load(workdir, checkpoint)
             tasks[workdir] = type(run.task).__name__
-            by_step[int(run.state.step)] = predict(run)
+            predicted = predict(run)
+            if not scores:
+                predicted = [without_scores(each) for each in predicted]
+            by_step[int(run.state.step)] = predicted
         by_run.append(by_step)
     if len(set(tasks.values())) > 1:
         names = ", ".join(f"{path}: {name}" for path, name in tasks.items())
@@ -140,6 +155,15 @@ def _collect(
         examples.append(Example(title(i, answers[0][-1]), command(i), answers))
     names = [path.name for path in workdirs]
     return Examples(examples, names, [f"{step:,}" for step in steps])
+
+
+def without_scores(prediction: Prediction) -> Prediction:
+    """Returns a prediction without the terms that scores are the sums of."""
+    maps = (
+        each._replace(details=None) if isinstance(each.details, ScoreDetails) else each
+        for each in prediction.attention
+    )
+    return prediction._replace(attention=tuple(maps))
 
 
 def _nearest(by_step: Mapping[int, list[Prediction]], step: int) -> list[Prediction]:

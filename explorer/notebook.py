@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from base.errors import UserError
 from explorer import page
-from explorer.examples import Example, Examples
+from explorer.examples import Example, Examples, without_scores
 from training.task import Prediction
 
 # The frame runs the page's own scripts and saves views; it cannot touch the notebook.
@@ -43,13 +43,19 @@ class Frame:
 
 
 def show(
-    predictions: Sequence[Prediction], lines: Sequence[str] = (), *, height: int = 800
+    predictions: Sequence[Prediction],
+    lines: Sequence[str] = (),
+    *,
+    scores: bool = False,
+    height: int = 800,
 ) -> Frame:
     """Shows predictions with their attention, as the last value of a notebook's cell.
 
     Args:
         predictions: of `Run.predict`.
         lines: their inputs, which name the examples; the answers do by default.
+        scores: whether a click on a weight shows what its score is the sum of; the
+            notebook becomes larger.
         height: of the frame, in pixels.
 
     Raises:
@@ -66,7 +72,7 @@ def show(
             f"lines has {len(titles)}: must be {len(predictions)}, one each"
         )
     examples = [
-        Example(title, "", [[prediction]])
+        Example(title, "", [[prediction if scores else without_scores(prediction)]])
         for title, prediction in zip(titles, predictions, strict=True)
     ]
     content = Examples(examples, ["prediction"], [""])

@@ -1,14 +1,15 @@
 """One HTML file with the attention of examples: opens from disk, requests nothing.
 
 The page is `page.html` with the style, the scripts and the data in it. Weights have 8
-bits in the page, for colours; the entropy and the largest weights of each row are
-exact. The data are untrusted: they are base64 in the page, and its scripts put texts on
-the page only as text.
+bits in the page, for colours; the entropy and the largest weights of each row, and the
+details of an attention record, are exact. The data are untrusted: they are base64 in
+the page, and its scripts put texts on the page only as text.
 
 Axes: H heads; Q queries; K keys; N largest weights of a row.
 """
 
 import base64
+import dataclasses
 import json
 import zlib
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ import numpy as np
 
 from base import storage
 from base.errors import UserError
+from base.records import SearchTree
 from explorer.examples import Examples
 from figures.attention import AttentionMap
 from training.task import Prediction
@@ -26,7 +28,7 @@ from training.task import Prediction
 WARNING, LIMIT = 20, 100  # MB
 _TOP = 5  # N
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("data.js", "paint.js", "views.js", "app.js")
+_SCRIPTS = "data paint views scores memory search app".split()
 
 
 def write(path: Path, content: Examples, title: str) -> float:
@@ -51,7 +53,9 @@ def html(content: Examples, title: str) -> str:
         UserError: if it would be larger than `LIMIT`.
     """
     parts = {"style.css": (_FOLDER / "style.css").read_text()}
-    parts["script"] = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
+    parts["script"] = "\n".join(
+        (_FOLDER / f"{name}.js").read_text() for name in _SCRIPTS
+    )
     parts["data"] = base64.b64encode(zlib.compress(pack(content, title), 6)).decode()
     page = (_FOLDER / "page.html").read_text()
     for name, text in parts.items():
@@ -111,7 +115,18 @@ def _result(arrays: _Arrays, prediction: Prediction) -> Mapping[str, Any]:
         "caption": prediction.caption,
         "score": float(prediction.score),
         "maps": [_map(arrays, each) for each in prediction.attention],
+        "tree": None if prediction.tree is None else _tree(prediction.tree),
     }
+
+
+def _tree(tree: SearchTree) -> Mapping[str, Any]:
+    """A tree as lists, with null for a hypothesis that does not exist."""
+    numbers = (
+        [[round(float(x), 3) if np.isfinite(x) else None for x in row] for row in rows]
+        for rows in (tree.log_probs, tree.ended)
+    )
+    lists = (np.asarray(x).tolist() for x in (tree.tokens, tree.parents))
+    return dict(zip(tree._fields, [*lists, *numbers], strict=True))
 
 
 def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
@@ -144,4 +159,16 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         if places.image is not None:
             values = arrays.add(places.image, "<u1")
             packed["image"] = {"shape": places.image.shape[:2], "values": values}
+    if attention.details is not None:
+        packed["details"] = _details(arrays, attention.details)
+    return packed
+
+
+def _details(arrays: _Arrays, details: Any) -> Mapping[str, Any]:
+    packed = {"type": type(details).__name__}
+    for field in dataclasses.fields(details):
+        value = getattr(details, field.name)
+        if isinstance(value, np.ndarray):
+            value = {"shape": value.shape, "values": arrays.add(value, "<f4")}
+        packed[field.name] = value
     return packed

@@ -25,6 +25,13 @@ function colour(weight) {
   const share = at - Math.min(Math.floor(at), 1);
   return low.map((x, i) => Math.round(x + share * (high[i] - x)));
 }
+
+// The colour of a value from -1 to 1: that of a weight, or the ink of marks below 0.
+function signedColour(value) {
+  if (value >= 0) return colour(value);
+  const mark = [1, 3, 5].map((i) => parseInt(ink().mark.slice(i, i + 2), 16));
+  return colour(0).map((x, i) => Math.round(x + Math.min(-value, 1) * (mark[i] - x)));
+}
 const css = (rgb) => `rgb(${rgb.join(",")})`;
 
 function shorten(text, limit = MAX_LABEL) {
@@ -82,7 +89,7 @@ class CanvasPainter {
   }
 
   // anchor: "start", "middle" or "end"; turned: read from bottom to top.
-  text(x, y, text, { fill = ink().text, anchor = "start", turned = false, size = 12 } = {}) {
+  text(x, y, text, { fill = ink().text, anchor = "start", turned = false, size = 12, limit = MAX_LABEL } = {}) {
     const c = this.context;
     c.save();
     c.translate(x, y);
@@ -92,7 +99,7 @@ class CanvasPainter {
     c.fillStyle = fill;
     c.textAlign = anchor === "middle" ? "center" : anchor;
     c.textBaseline = "middle";
-    c.fillText(shorten(text), 0, 0);
+    c.fillText(shorten(text, limit), 0, 0);
     c.restore();
   }
 
@@ -135,14 +142,14 @@ class SvgPainter {
     this.#add("circle", { cx: x, cy: y, r: radius, fill, "fill-opacity": opacity });
   }
 
-  text(x, y, text, { fill = ink().text, anchor = "start", turned = false, size = 12 } = {}) {
+  text(x, y, text, { fill = ink().text, anchor = "start", turned = false, size = 12, limit = MAX_LABEL } = {}) {
     const element = this.#add("text", {
       x, y, fill, "text-anchor": anchor, "font-size": size, "font-family": FONT,
       "dominant-baseline": "central", direction: "ltr",
     });
     if (turned) element.setAttribute("transform", `rotate(-90 ${x} ${y})`);
     // Characters that XML does not allow.
-    element.textContent = shorten(text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "�");
+    element.textContent = shorten(text, limit).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "�");
   }
 
   image(source, x, y, width, height, opacity = 1) {

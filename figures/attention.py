@@ -5,7 +5,7 @@ Axes: B batch; H heads; Q queries; K keys.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class AttentionMap(NamedTuple):
         uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
         note: explanation of the labels.
         places: where the keys lie; None for keys without places.
+        details: those of the record, without the batch's axis; see
+            `base.records.AttentionRecord`.
     """
 
     name: str
@@ -79,6 +81,7 @@ class AttentionMap(NamedTuple):
     uniform: float | None = None
     note: str = ""
     places: Places | None = None
+    details: Any = None
 
 
 def attention_map(
@@ -107,6 +110,7 @@ def attention_map(
         layer=record.layer,
         titles=titles,
         uniform=0 if causal else None,  # the number of keys differs by query
+        details=record.details and record.details.cut(len(queries), len(keys)),
     )
 
 

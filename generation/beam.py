@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from attention.fast.top_k import top
+from base.records import SearchTree
 from generation.rollout import empty_weights, limits
 from generation.types import Carry, Decoded, Step
 
@@ -55,6 +56,7 @@ def beam_search(
     n_best: int = 1,
     limit: jax.Array | None = None,
     keep_weights: bool = False,
+    keep_tree: bool = False,
     bos: int = 1,
     eos: int = 2,
     pad: int = 0,
@@ -73,6 +75,7 @@ def beam_search(
         n_best: N, the number of returned hypotheses, at most `beam`.
         limit: [B] maximum number of tokens of each sentence; None for L.
         keep_weights: whether to return attention weights.
+        keep_tree: whether to return the tree of the hypotheses.
         bos: the first input token.
         eos: the token that ends a hypothesis.
         pad: the id after `eos`.
@@ -96,9 +99,11 @@ def beam_search(
     done = (jnp.full([batch, n_best], -jnp.inf, jnp.float32),) * 2 + (zeros, zeros)
     tokens = parents = jnp.zeros([max_length, batch, beam], jnp.int32)
     attention = empty_weights(step, carry, token, max_length, keep_weights)
+    # Log-probabilities in the beam, and scores of the hypotheses that end.
+    tree = (jnp.full([max_length, batch, beam], -jnp.inf),) * 2 if keep_tree else None
 
     def extend(state):
-        t, carry, token, live, done, tokens, parents, attention = state
+        t, carry, token, live, done, tokens, parents, attention, tree = state
         carry, logits, weights = step(carry, token)
         logits = logits.astype(jnp.float32)
         base = live - jax.nn.logsumexp(logits, -1)  # [B, R]
@@ -112,12 +117,14 @@ def beam_search(
         parent = index // count
         token = jnp.take_along_axis(ids.reshape(batch, beam * count), index, 1)
 
-        last = t + 1 >= limit
+        last, log_probs = t + 1 >= limit, live
         live = jnp.where(last, -jnp.inf, live)
         minimum = lax.top_k(jnp.concatenate([live, ended], 1), beam)[0][:, -1:]
         scores = jnp.where(
             ended >= minimum, ended / length_penalty(t + 1, alpha, offset), -jnp.inf
         )
+        if keep_tree:
+            tree = (tree[0].at[t].set(log_probs), tree[1].at[t].set(scores))
         new = (scores, ended, jnp.full_like(token, t), jnp.arange(beam) + 0 * token)
         done = tuple(jnp.concatenate(pair, 1) for pair in zip(done, new, strict=True))
         scores, best = lax.top_k(done[0], n_best)
@@ -131,11 +138,16 @@ def beam_search(
         parents = parents.at[t].set(parent)
         if keep_weights:
             attention = attention.at[t].set(weights)
-        return t + 1, carry.take(parent), token, live, done, tokens, parents, attention
+        carry = carry.take(parent)
+        return t + 1, carry, token, live, done, tokens, parents, attention, tree
 
-    state = (0, carry, token, live, done, tokens, parents, attention)
+    state = (0, carry, token, live, done, tokens, parents, attention, tree)
     state = lax.while_loop(lambda state: jnp.any(state[3] > -jnp.inf), extend, state)
-    _, _, _, _, (scores, log_probs, end, row), tokens, parents, attention = state
+    *_, (scores, log_probs, end, row), tokens, parents, attention, tree = state
+    search = None
+    if tree is not None:
+        arrays = (jnp.moveaxis(x, 0, 1) for x in (tokens, parents, *tree))
+        search = SearchTree(*arrays)
 
     def backtrack(row, history):
         t, tokens, parents, attention = history
@@ -155,4 +167,4 @@ def beam_search(
     tokens = jnp.moveaxis(tokens, 0, 2)  # [B, N, L]
     if keep_weights:
         attention = jnp.moveaxis(attention, 0, 2)  # [B, N, L, S]
-    return Decoded(tokens, scores, log_probs, end + 1, attention)
+    return Decoded(tokens, scores, log_probs, end + 1, attention, search)

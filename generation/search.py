@@ -24,6 +24,7 @@ import numpy as np
 from base import ranges, spread
 from base.errors import FieldError
 from base.ranges import COUNT, SCALE, Range
+from base.records import SearchTree
 from generation import types
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
@@ -113,11 +114,13 @@ class Hypothesis(NamedTuple):
         score: log-probability divided by the length penalty.
         weights: [T, S] float32 attention weights at each token, where S is the padded
             width of the decoded batch; None unless requested.
+        tree: the beam search of the input; None unless requested, or without a beam.
     """
 
     ids: list[int]
     score: float
     weights: np.ndarray | None = None
+    tree: SearchTree | None = None
 
 
 class Batch(NamedTuple):
@@ -173,7 +176,8 @@ class Generator:
         self._model, self._forbidden, self._constrain = model, forbidden, constrain
         self._special = {"bos": bos, "eos": eos, "pad": pad}
         self.decode = jax.jit(
-            self._decode, static_argnames=("search", "length", "keep_weights")
+            self._decode,
+            static_argnames=("search", "length", "keep_weights", "keep_tree"),
         )
 
     def generate(
@@ -184,6 +188,7 @@ class Generator:
         *,
         seeds: Sequence[int] = (),
         keep_weights: bool = False,
+        keep_tree: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Searches for the hypotheses of each input.
@@ -194,6 +199,7 @@ class Generator:
             search: checked options.
             seeds: of each input, for sampling; see `generation.sampling.line_seed`.
             keep_weights: whether to return attention weights.
+            keep_tree: whether to return the tree of a beam search.
             progress: called after each batch with the number of inputs up to it.
 
         Returns:
@@ -211,7 +217,7 @@ class Generator:
                 done += len(batch.indices)
                 yield batch
 
-        def decode(batch: Batch) -> list[tuple[int, list[tuple]]]:
+        def decode(batch: Batch) -> list[tuple[int, list[tuple], SearchTree | None]]:
             source = batch.source()
             drawn = [seeds[i] for i in batch.indices] if seeds else [0]
             decoded = self.decode(
@@ -222,17 +228,24 @@ class Generator:
                 limit=batch.limit,
                 seeds=np.resize(np.array(drawn, np.uint32), _batch_size(source)),
                 keep_weights=keep_weights,
+                keep_tree=keep_tree,
             )
             decoded = jax.device_get(decoded)
             if progress is not None:
                 progress(done)
-            rows = enumerate(batch.indices)
-            return [(index, decoded.hypotheses(row)) for row, index in rows]
+            return [
+                (index, decoded.hypotheses(row), decoded.search_tree(row))
+                for row, index in enumerate(batch.indices)
+            ]
 
         results: dict[int, list[Hypothesis]] = {}
         for part in spread.each(decode, counted()):
-            for index, hypotheses in part:
-                results[index] = [Hypothesis(*x) for x in hypotheses]
+            for index, hypotheses, tree in part:
+                search_tree = None if tree is None else SearchTree(*tree)
+                results[index] = [
+                    Hypothesis(ids, score, weights, search_tree)
+                    for ids, score, weights in hypotheses
+                ]
         return [results[index] for index in range(len(results))]
 
     def attends(self, params: Any, source: Any) -> bool:
@@ -259,6 +272,7 @@ class Generator:
         limit: jax.Array | None = None,
         seeds: Any = None,
         keep_weights: bool = False,
+        keep_tree: bool = False,
     ) -> Decoded:
         """Decodes one batch to [B, N] hypotheses; `decode` is its jitted form.
 
@@ -270,6 +284,7 @@ class Generator:
             limit: [B] maximum number of tokens of each input; None for L.
             seeds: uint32 [B]; for sampling only.
             keep_weights: whether to return attention weights.
+            keep_tree: whether to return the tree of a beam search.
 
         Raises:
             ValueError: if attention is requested and the model has none.
@@ -304,6 +319,7 @@ class Generator:
             alpha=search.alpha,
             offset=search.offset,
             n_best=search.n_best,
+            keep_tree=keep_tree,
             **options,
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from base import spread
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from generation.search import padded_width
 from generation.types import Module
 
@@ -60,7 +60,7 @@ class AttentionReader:
         self, params: Any, batch: dict[str, jax.Array]
     ) -> list[AttentionRecord]:
         _, sown = self._model.apply(
-            {"params": params}, batch, train=False, mutable=["attention"]
+            {"params": params}, batch, train=False, mutable=["attention", DETAILS]
         )
         return records_of(sown, AttentionRecord)
 

@@ -4,15 +4,17 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from base.records import SearchTree
 from generation.search import Generator, Hypothesis, Model, Search, sequence_batches
 
 
 class Text(NamedTuple):
-    """A text, its token ids (EOS included) and its score."""
+    """A text, its token ids (EOS included), its score and its search, if requested."""
 
     text: str
     ids: list[int]
     score: float
+    tree: SearchTree | None = None
 
 
 class TextSearch:
@@ -49,6 +51,7 @@ class TextSearch:
         search: Search,
         *,
         seeds: Sequence[int] = (),
+        keep_tree: bool = False,
         progress: bool = False,
     ) -> list[list[Text]]:
         """Returns the texts of each source, best first: at most `search.n_best`.
@@ -60,6 +63,7 @@ class TextSearch:
             sources: ids of each source, EOS included.
             search: checked options.
             seeds: for sampling only: the seed of each source; see `Generator.generate`.
+            keep_tree: whether to return the tree of a beam search.
             progress: whether to print the number of decoded sentences after each batch,
                 on standard error; a single batch prints nothing.
         """
@@ -71,12 +75,13 @@ class TextSearch:
             sequence_batches(sources, self._batch_size, **self._lengths),
             search,
             seeds=seeds,
+            keep_tree=keep_tree,
             progress=self._progress(len(sources)) if progress else None,
         )
         return [self._texts(ranked, distinct)[:n_best] for ranked in hypotheses]
 
     def _texts(self, hypotheses: Sequence[Hypothesis], distinct: bool) -> list[Text]:
-        texts = [Text(self._decode(x.ids), *x[:2]) for x in hypotheses]
+        texts = [Text(self._decode(x.ids), *x[:2], x.tree) for x in hypotheses]
         if not distinct:
             return texts
         best: dict[str, Text] = {}

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from base.errors import UserError
+from base.records import SearchTree
 
 
 class Module(Protocol):
@@ -44,6 +45,7 @@ class Decoded(NamedTuple):
         lengths: [B, N] int32 number of tokens, EOS included.
         weights: [B, N, L, S] attention weights at each token, 0 after EOS; None unless
             requested.
+        tree: the whole search, of [B, L, R] arrays; None unless requested.
     """
 
     tokens: jax.Array
@@ -51,6 +53,13 @@ class Decoded(NamedTuple):
     log_probs: jax.Array
     lengths: jax.Array
     weights: jax.Array | None
+    tree: SearchTree | None = None
+
+    def search_tree(self, row: int) -> SearchTree | None:
+        """Returns the search of a sentence, if it was requested."""
+        if self.tree is None:
+            return None
+        return SearchTree(*(np.asarray(x[row]) for x in self.tree)).cut()
 
     def hypotheses(self, row: int) -> list[tuple[list[int], float, np.ndarray | None]]:
         """Returns the ids, score and weights [T, S] of a sentence's hypotheses.

@@ -28,9 +28,9 @@ from attention.alignments import (
     predicted_position,
 )
 from attention.core import masked_softmax
-from attention.declaration import Scalar
+from attention.declaration import Scalar, ScoreParts
 from attention.scores import SCORES, STEPWISE_SCORES
-from base.records import AttentionRecord, DrawRecord
+from base.records import DETAILS, AttentionRecord, DrawRecord, ScoreDetails
 
 
 class Score(nn.Module):
@@ -65,6 +65,14 @@ class Score(nn.Module):
         parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
         return SCORES[self.function](query, key, **parameters)
 
+    def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
+        """Returns the parts of the scores of query [..., Q, D] and key [..., K, E]."""
+        function = SCORES[self.function]
+        if function.parts is None:
+            return None
+        parameters = self.parameters(query.shape[-1], key.shape[-1])
+        return function.parts(query, function.project(key, **parameters), **parameters)
+
     @nn.compact
     def parameters(self, query_width: int, key_width: int) -> dict[str, jax.Array]:
         """Returns the parameters by name, for query width D and key width E."""
@@ -96,15 +104,25 @@ class AlignmentOutput(NamedTuple):
         position: [..., Q], p_t predicted by local-p.
         log_probability: [..., Q] log-probability of a sampled hard alignment.
         entropy: [..., Q] entropy of the distribution it is sampled from, in nats.
+        query: [..., Q, D] queries of the scores; only for the details of a record.
     """
 
     weights: jax.Array
     position: jax.Array | None = None
     log_probability: jax.Array | None = None
     entropy: jax.Array | None = None
+    query: jax.Array | None = None
 
     def record(
-        self, module: nn.Module, *, kind: str, layer: int, queries: str, keys: str
+        self,
+        module: nn.Module,
+        parts: Callable[[], ScoreParts | None] = lambda: None,
+        mask: jax.Array | None = None,
+        *,
+        kind: str,
+        layer: int,
+        queries: str,
+        keys: str,
     ) -> None:
         """Sows an `AttentionRecord`, and a `DrawRecord` for a sampled hard alignment.
 
@@ -112,6 +130,9 @@ class AlignmentOutput(NamedTuple):
 
         Args:
             module: the module that sows.
+            parts: returns the parts of the scores [B, H, Q, K], if they have any;
+                called only if the details of the record are requested.
+            mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
             kind: see `AttentionRecord`.
             layer: index among the layers of this kind, from 0.
             queries: meaning of the queries' axis.
@@ -120,6 +141,7 @@ class AlignmentOutput(NamedTuple):
         record = AttentionRecord(
             self.weights,
             self.position,
+            details=_details(parts(), mask) if detailed(module) else None,
             kind=kind,
             layer=layer,
             queries=queries,
@@ -129,6 +151,39 @@ class AlignmentOutput(NamedTuple):
         if self.log_probability is not None:
             draw = DrawRecord(self.log_probability, self.entropy)
             module.sow(*draw.sown())
+
+
+def detailed(module: nn.Module) -> bool:
+    """Returns whether the details of attention records are requested."""
+    return module.is_mutable_collection(DETAILS) and not module.is_initializing()
+
+
+def _details(parts: ScoreParts | None, mask: jax.Array | None) -> ScoreDetails | None:
+    """Parts in the shapes of `ScoreDetails`."""
+    if parts is None:
+        return None
+    batch = parts.query.shape[:2]
+    shape = *batch, parts.query.shape[-2], parts.key.shape[-2]
+    bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)
+    bias = jnp.asarray(bias)
+    heads = bias.shape[-3] if bias.ndim > 2 else 1
+
+    def broadcast(x: jax.Array, *shape: int) -> jax.Array:
+        return jnp.broadcast_to(x, shape)
+
+    scale = jnp.asarray(parts.scale)
+    if scale.ndim:  # [..., 1, 1]
+        scale = scale[..., 0, 0]
+    v, location = parts.v, parts.location
+    return ScoreDetails(
+        query=parts.query,
+        key=broadcast(parts.key, *batch, *parts.key.shape[-2:]),
+        scale=broadcast(scale, *batch),
+        bias=broadcast(bias, shape[0], heads, *shape[2:]),
+        v=None if v is None else broadcast(v, *batch, v.shape[-1]),
+        location=location,
+        activation=parts.activation,
+    )
 
 
 class Alignment(nn.Module):

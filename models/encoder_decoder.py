@@ -194,7 +194,7 @@ class EncoderDecoder(nn.Module):
         previous = self.previous(batch["target"], memory, train=train)
         logits, step = self.decode(previous, memory, train=train)
         if step.aligned is not None:
-            self.cross_attention.record(step.aligned)
+            self.cross_attention.record(step.aligned, memory)
         return logits
 
     def previous(self, target: jax.Array, memory: Any, *, train: bool) -> jax.Array:

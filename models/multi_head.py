@@ -9,6 +9,7 @@ of a score; C width of the model; T tokens of a sequence; L length of a cache; R
 hypotheses that share one source.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -17,8 +18,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention, attend
+from attention.declaration import ScoreParts
 from attention.fast.linear import linear, merge_heads, split_heads
-from attention.fast.relative import relative_attention
+from attention.fast.relative import relative_attention, relative_scores
 from attention.positions import rotary
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
 
@@ -109,10 +111,26 @@ class MultiHeadAttention(nn.Module):
         context = context.reshape(*context.shape[:2], -1)
         return linear(context.astype(self.dtype), self.out.astype(self.dtype))
 
-    def _record(self, aligned: AlignmentOutput) -> None:
+    def _record(
+        self,
+        aligned: AlignmentOutput,
+        query: jax.Array,
+        key: jax.Array,
+        mask: jax.Array | None,
+    ) -> None:
         aligned.record(
-            self, kind=self.kind, layer=self.layer, queries=self.queries, keys=self.keys
+            self,
+            lambda: self._parts(query.astype(jnp.float32), key.astype(jnp.float32)),
+            mask,
+            kind=self.kind,
+            layer=self.layer,
+            queries=self.queries,
+            keys=self.keys,
         )
+
+    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
+        """Parts of the scores of query [B, H, Q, D] and key [B, H, K, D]."""
+        return self.scores.parts(query, key)
 
 
 class SelfAttention(MultiHeadAttention):
@@ -153,7 +171,7 @@ class SelfAttention(MultiHeadAttention):
         """
         query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
         context, weights = self._attend(query, key, value, mask)
-        self._record(AlignmentOutput(weights))
+        self._record(AlignmentOutput(weights), query, key, mask)
         return self._merge(context)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
@@ -196,6 +214,14 @@ class SelfAttention(MultiHeadAttention):
         if self.rotary:
             query, key = rotary(query, position), rotary(key, position)
         return query, key, value
+
+    def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
+        parts = super()._parts(query, key)
+        if parts is None or self.max_distance is None:
+            return parts
+        scaled = query / math.sqrt(query.shape[-1])
+        bias = relative_scores(scaled, self.relative_key, key.shape[-2])
+        return parts._replace(bias=parts.bias + bias)
 
     def _attend(
         self,
@@ -273,7 +299,7 @@ class CrossAttention(MultiHeadAttention):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
-        self._record(aligned)
+        self._record(aligned, query, memory.key, mask)
         # [head_1; ...; head_H] W^O
         context = self._merge(aligned.weights @ memory.value)
         return Attention(context, aligned.weights)

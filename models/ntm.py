@@ -31,7 +31,8 @@ from attention.fast.memory import Memory, address, read, write
 from attention.fast.scan import Matrix, scan
 from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
-from base.records import AttentionRecord
+from base.records import AttentionRecord, MemoryDetails
+from models.attention import detailed
 from models.bounded_gradient import bounded_gradient
 from models.cells import LSTMMatrices, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
@@ -167,10 +168,20 @@ class NeuralTuringMachine(nn.Module):
             time_first(self.gates(inputs)),
         )
         weights = jnp.moveaxis(steps.weights, 0, 2)  # [B, H, T, N]
-        self._sow("read", weights[:, : self.read_heads])
-        self._sow("write", weights[:, self.read_heads :])
         hidden, reads = batch_first(steps.hidden), batch_first(steps.reads)
-        return self.output(jnp.concatenate([hidden, reads], axis=-1))
+        logits = self.output(jnp.concatenate([hidden, reads], axis=-1))
+        details = None
+        if detailed(self):
+            heads = steps.hidden @ self.to_heads + self.to_heads_bias
+            _, writing = jax.vmap(self._head_parameters)(heads)
+            writing = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), writing)
+            start = jnp.swapaxes(self._start(len(inputs)).memory.transposed, 1, 2)
+            details = MemoryDetails(
+                weights, *writing, start=start, inputs=inputs, outputs=logits
+            )
+        self._sow("read", weights[:, : self.read_heads], details)
+        self._sow("write", weights[:, self.read_heads :], details)
+        return logits
 
     @nn.nowrap
     def _step(
@@ -246,8 +257,12 @@ class NeuralTuringMachine(nn.Module):
             weights=jnp.zeros((batch, heads, self.slots)).at[..., 0].set(1),
         )
 
-    def _sow(self, kind: str, weights: jax.Array) -> None:
-        record = AttentionRecord(weights, kind=kind, queries="steps", keys="memory")
+    def _sow(
+        self, kind: str, weights: jax.Array, details: MemoryDetails | None
+    ) -> None:
+        record = AttentionRecord(
+            weights, details=details, kind=kind, queries="steps", keys="memory"
+        )
         self.sow(*record.sown())
 
 

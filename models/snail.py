@@ -33,8 +33,7 @@ from attention.masks import causal_mask
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import COUNT, SIZE, Choice
-from base.records import AttentionRecord
-from models.attention import Score
+from models.attention import AlignmentOutput, Score
 from models.layers import Dense, check_fields
 
 # Published stack of few-shot classification: K x V of attention, D of convolutions.
@@ -167,14 +166,15 @@ class AttentionBlock(nn.Module):
             value = past.append(past.values[self.layer], value)
             mask = (jnp.arange(key.shape[1]) <= past.t[:, None])[:, None]
         context, weights = attend(score(query, key), value, mask=mask)
-        record = AttentionRecord(
-            weights[:, None],
+        AlignmentOutput(weights[:, None]).record(
+            self,
+            lambda: score.parts(query[:, None], key[:, None]),
+            mask if past is None else mask[:, None],
             kind="causal",
             layer=self.layer,
             queries="steps",
             keys="steps",
         )
-        self.sow(*record.sown())
         output = jnp.concatenate([x, context], -1)
         return output if past is None else (output, key, value)
 

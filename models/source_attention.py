@@ -8,15 +8,17 @@ Axes: as in `models.encoder_decoder`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jax.tree_util import Partial
 
-from attention.declaration import ScoreFunction
+from attention.declaration import ScoreFunction, ScoreParts
 from attention.scores import STEPWISE_SCORES
-from models.attention import DRAWN, Alignment, AlignmentOutput, Score
+from models.attention import DRAWN, Alignment, AlignmentOutput, Score, detailed
 from models.layers import Dense
 
 
@@ -150,6 +152,8 @@ class SourceAttention(nn.Module):
         # A copy outside the model's scope: `Partial` keeps its function as static data
         # of the pytree.
         align = self.align.clone(parent=None).align
+        if detailed(self):
+            align = partial(_with_query, align)
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
@@ -157,8 +161,37 @@ class SourceAttention(nn.Module):
             weigh=Partial(align, alignment_parameters, soft=soft),
         )
 
-    def record(self, aligned: AlignmentOutput) -> None:
+    def record(self, aligned: AlignmentOutput, memory: SourceMemory) -> None:
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
-        jax.tree.map(lambda x: x[:, None], aligned).record(
-            self, kind="cross", layer=0, queries="target", keys=self.keys
+        aligned = jax.tree.map(lambda x: x[:, None], aligned)
+
+        def parts() -> ScoreParts | None:
+            if self.function.parts is None:
+                return None
+            width = memory.annotations.shape[-1]
+            width = self.width if self.function.same_width else width
+            parameters = self.scores.parameters(self.width, width)
+            if self.function.stepwise:
+                weights = aligned.weights[:, :, :-1]
+                ends = (0, 0), (0, 0), (1, 0), (0, 0)
+                parameters["previous"] = jnp.pad(weights, ends)
+            return self.function.parts(
+                aligned.query, memory.keys[:, None], **parameters
+            )
+
+        aligned.record(
+            self,
+            parts,
+            memory.mask[:, None, None],
+            kind="cross",
+            layer=0,
+            queries="target",
+            keys=self.keys,
         )
+
+
+def _with_query(
+    align: Callable[..., AlignmentOutput], *args: Any, query: jax.Array, **options: Any
+) -> AlignmentOutput:
+    """Aligns, and returns the query in the result."""
+    return align(*args, query=query, **options)._replace(query=query)

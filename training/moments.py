@@ -88,6 +88,7 @@ def _plain(prediction: Prediction) -> dict[str, Any]:
             "queries": list(each.queries),
             "keys": list(each.keys),
             "titles": list(each.titles),
+            "details": None,
         }
         if each.places is not None:
             fields["places"] = each.places._asdict()

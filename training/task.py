@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 from base import asset_files, spread
 from base.errors import UserError
 from base.options import Options
+from base.records import SearchTree
 from figures.attention import AttentionMap, draw_attention
 from training import checks
 from training.configuration import ModelConfig
@@ -94,6 +95,7 @@ class Prediction(NamedTuple):
         others: the next best predictions of the same input, best first.
         caption: end of the title of its figure.
         details: data for the task's `draw`.
+        tree: the beam search that finds it, with labels as tokens, if requested.
     """
 
     text: str
@@ -102,6 +104,7 @@ class Prediction(NamedTuple):
     others: tuple["Prediction", ...] = ()
     caption: str = ""
     details: Any = None
+    tree: SearchTree | None = None
 
 
 class Task(abc.ABC):

@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from base.errors import FieldError
 from base.fields import Fields
 from base.ranges import BATCH, SHAPES, Choice, Range
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
@@ -147,7 +147,7 @@ class Algorithmic(Task):
             {"params": state.params},
             batch["inputs"],
             train=False,
-            mutable=["attention"],
+            mutable=["attention", DETAILS],
         )
         records = records_of(sown, AttentionRecord) if attention else []
         return Answers(logits, _nats(logits, batch), records)
@@ -236,7 +236,9 @@ def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
         name = f"{record.kind} weights" + f", layer {record.layer + 1}" * bool(
             record.layer
         )
-        maps.append(AttentionMap(name, record.weights, steps, slots))
+        maps.append(
+            AttentionMap(name, record.weights, steps, slots, details=record.details)
+        )
     return tuple(maps)
 
 

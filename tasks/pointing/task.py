@@ -278,7 +278,7 @@ class Pointing(Task):
 
         Scores are log-probabilities.
         """
-        best, *others = [_prediction(example, *each) for each in answer]
+        best, *others = [_prediction(example, *each[:3]) for each in answer]
         return best._replace(others=tuple(others))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:

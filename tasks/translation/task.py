@@ -28,7 +28,7 @@ from base.errors import FieldError
 from base.ranges import BATCH, FRACTION, LAYERS, Range
 from base.records import DrawRecord, records_of
 from figures import charts
-from figures.attention import AttentionMap, draw_heads, text_maps
+from figures.attention import AttentionMap, draw_heads, piece_labels, text_maps
 from generation.options import SamplingOptions, TranslationOptions
 from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, Search
@@ -213,6 +213,7 @@ class Translation(Task):
             sources,
             search,
             seeds=[x.seed for x in examples if x.seed is not None],
+            keep_tree=attention,
             progress=options is not None,
         )
         maps: list[tuple[AttentionMap, ...]] = [()] * len(sources)
@@ -311,9 +312,18 @@ class Translation(Task):
     def show(self, example: Sentence, answer: Translated) -> Prediction:
         """Returns the translations of a sentence, best first."""
         best, *others = [Prediction(each.text, each.score) for each in answer.ranked]
+        if (tree := answer.ranked[0].tree) is not None:
+            label = np.vectorize(self._label, otypes=[object])
+            tree = tree._replace(tokens=label(tree.tokens))
         return best._replace(
-            attention=answer.maps, others=tuple(others), caption="alignment"
+            attention=answer.maps,
+            others=tuple(others),
+            caption="alignment",
+            tree=tree,
         )
+
+    def _label(self, token: int) -> str:
+        return piece_labels(["▁", *self.vocabulary.pieces([int(token)])])[-1]
 
     def attention_maps(
         self, params: Any, source: Sequence[int], target: Sequence[int]

@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, SIZE
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import attention_map
 from figures.charts import lines
 from tasks.common.policy import PolicyGradient, PolicyLoss, SeedBatches, seeds
@@ -127,7 +127,7 @@ class Trials(Task):
             _, sown = self.model.apply(
                 {"params": state.params["policy"]},
                 rollout.observation,
-                mutable=["attention"],
+                mutable=["attention", DETAILS],
             )
             outputs["records"] = records_of(sown, AttentionRecord)
         return outputs

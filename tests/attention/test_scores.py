@@ -103,6 +103,16 @@ def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
         np.testing.assert_allclose(actual[b, h, i, j], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("heads", [(), (H,)])
+@pytest.mark.parametrize("name", [name for name in NAMES if SCORES[name].parts])
+def test_a_score_is_the_sum_of_its_parts(x64, inputs, name, heads):
+    query, key, parameters = inputs(name, heads)
+    score = SCORES[name]
+    parts = score.parts(query, score.project(key, **parameters), **parameters)
+    actual = parts.scale * parts.terms().sum(-1) + parts.bias
+    np.testing.assert_allclose(actual, score(query, key, **parameters), atol=1e-12)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_shared_parameters_are_the_same_in_every_head(x64, inputs, name):
     query, key, shared = inputs(name)

@@ -53,7 +53,7 @@ def decoder_step(model):
     rng = model.make_rng("alignment") if model.alignment in DRAWN else None
     x = StepInput(model.gates(embedded), rng=rng)
     _, step = model.advance(*model.prepare(memory), carry, x)
-    model.cross_attention.record(step.aligned)
+    model.cross_attention.record(step.aligned, memory)
     return model.readout(embedded, step, memory, train=True)
 
 

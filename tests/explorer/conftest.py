@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from explorer import page as explorer_page
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -19,3 +21,28 @@ def browser():
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens examples as a page; fails on an error or a request at the end."""
+    pages, errors, requests = [], [], []
+
+    def open_page(given, fragment="", **options):
+        path = tmp_path / "page.html"
+        explorer_page.write(path, given, "A title")
+        page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda x: x.type == "error" and errors.append(x.text))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"file://{path}#{fragment}")
+        page.wait_for_selector("body[data-ready]")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert not errors
+    assert all(x.startswith(("file:", "data:", "blob:")) for x in requests)
+    assert sum(x.startswith("file:") for x in requests) == len(pages)

@@ -254,6 +254,30 @@ def search_table(table, beam, **options):
     return texts(decoded)[0], np.asarray(decoded.scores[0])
 
 
+def test_the_tree_has_each_hypothesis_with_its_log_probability():
+    model, beam = Model(), 3
+    decoded = run("beam", model, beam=beam, keep_tree=True)
+    for b, (best,) in enumerate(texts(decoded)):
+        tree, prefixes, ended = decoded.search_tree(b), [()] * beam, {}
+        for tokens, parents, log_probs, scores in zip(*tree, strict=True):
+            ends = [(*prefix, EOS) for prefix in prefixes]
+            ended |= {
+                end: score
+                for end, score in zip(ends, scores, strict=True)
+                if np.isfinite(score)
+            }
+            prefixes = [
+                (*prefixes[parent], token)
+                for parent, token in zip(parents, tokens, strict=True)
+            ]
+            for prefix, log_prob in zip(prefixes, log_probs, strict=True):
+                if np.isfinite(log_prob):
+                    expected = model.log_prob(prefix, b)
+                    np.testing.assert_allclose(log_prob, expected, rtol=1e-4)
+        assert max(ended, key=ended.get) == best
+        np.testing.assert_allclose(ended[best], decoded.scores[b, 0])
+
+
 def test_a_live_hypothesis_is_followed_if_it_can_win_at_the_limit():
     """Its bound has the penalty at the limit, not at its current length."""
     ends, goes_on = [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]

@@ -130,7 +130,7 @@ def searching(model, search, length):
 def alone(model, source, search, length):
     """[(ids, score, weights)] of the hypotheses of a single source."""
     decoded = searching(model, search, length)(np.array(source))
-    tokens, scores, _, lengths, weights = (np.asarray(x)[0] for x in decoded)
+    tokens, scores, _, lengths, weights = (np.asarray(x)[0] for x in decoded[:5])
     return [
         (tokens[i, :n].tolist(), scores[i], weights[i, :n])
         for i, n in enumerate(lengths)

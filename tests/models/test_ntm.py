@@ -10,7 +10,7 @@ import pytest
 from translators import descend, quick_jit, sigmoid
 
 from base.errors import FieldError
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
 
@@ -61,6 +61,16 @@ def apply(model, params, x):
     return logits, {record.kind: record.weights for record in records}
 
 
+@functools.partial(quick_jit, static_argnums=0)
+def details_of(model, params, x):
+    """The details of both attention records, which are the same."""
+    collections = ["attention", DETAILS]
+    _, sown = model.apply({"params": params}, x, train=False, mutable=collections)
+    read, write = records_of(sown, AttentionRecord)
+    assert read.details is write.details
+    return read.details
+
+
 @pytest.fixture
 def x(draw):
     return draw(BATCH, STEPS, INPUTS)
@@ -75,6 +85,7 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
     model = machine(controller=controller)
     params = random_params(model, x)
     logits, weights = apply(model, params, x)
+    details = details_of(model, params, x)
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
     def softplus(z):
@@ -85,6 +96,7 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
 
     for b in range(BATCH):
         memory = np.full((SLOTS, WIDTH), 1e-6)
+        np.testing.assert_allclose(details.start[b], memory)
         w = [np.eye(SLOTS)[0]] * 5  # of each head, read heads first
         reads = np.tanh(p["first_reads"])
         if controller == "lstm":
@@ -123,6 +135,11 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
             np.testing.assert_allclose(logits[b, t], expected, atol=2e-4)
             np.testing.assert_allclose(weights["read"][b, :, t], w[:2], atol=1e-4)
             np.testing.assert_allclose(weights["write"][b, :, t], w[2:], atol=1e-4)
+            np.testing.assert_allclose(details.weights[b, :, t], w, atol=1e-4)
+            np.testing.assert_allclose(
+                details.erase[b, :, t], sigmoid(erase), atol=1e-4
+            )
+            np.testing.assert_allclose(details.add[b, :, t], np.tanh(add), atol=1e-4)
 
 
 @pytest.mark.parametrize(("controller", "memory_init"), FIXED_MEMORY)
