@@ -57,6 +57,14 @@ def link_functions(app, tree):
             node.replace_self(link)
 
 
+def leave_out_docstrings(app, tree):
+    """Leaves out the docstrings of functions that a page includes by name."""
+    for node in tree.findall(nodes.literal_block):
+        if node.get("source", "").endswith(".py"):
+            code = re.sub(r'\n *"""[^"]+"""\n', "\n", node.astext())
+            node.replace_self(nodes.literal_block(code, code, **node.attributes))
+
+
 def write_configs(app):
     """Writes a page for each config, which is not committed."""
     folder = Path(app.srcdir, "configs")
@@ -88,4 +96,5 @@ def setup(app):
     app.connect("builder-inited", write_configs)
     app.connect("source-read", prepare)
     app.connect("doctree-read", link_functions)
+    app.connect("doctree-read", leave_out_docstrings)
     app.connect("autodoc-process-docstring", convert, priority=400)

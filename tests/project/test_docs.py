@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import doctest
 import importlib
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import attention
@@ -254,6 +256,30 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             assert loop.train(config, Path(workdir)) == 0
         monkeypatch.chdir(tmp_path)
         exec(block, {})
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "pycon")])
+def test_sessions_print_what_the_page_says(page):
+    session = "\n".join(blocks(page, "pycon"))
+    test = doctest.DocTestParser().get_doctest(session, {}, page, page, 0)
+    report = []
+    with np.printoptions():  # restores what the session sets
+        doctest.DocTestRunner().run(test, out=report.append)
+    assert "".join(report) == ""
+
+
+INCLUDED = re.compile(r"```{literalinclude} (\S+)\n:pyobject: (\S+)\n")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if INCLUDED.search(TEXTS[page])]
+)
+def test_included_functions_exist(page):
+    for path, name in INCLUDED.findall(TEXTS[page]):
+        body = ast.parse(((ROOT / page).parent / path).read_text("utf-8")).body
+        for part in name.split("."):
+            (node,) = (x for x in body if getattr(x, "name", None) == part)
+            body = node.body
 
 
 @pytest.mark.slow
