@@ -242,25 +242,33 @@ def test_commands_and_links_of_a_file_lead_to_what_exists(name, monkeypatch):
         )
 
 
+LOADED = ":smoke", "kernel_regression.py:tiny"  # configs that train in seconds
+
+
+def train_loaded(page, code, tmp_path, monkeypatch):
+    """Trains each run that code of a page loads, by the page's command for it."""
+    for workdir in re.findall(r"load\(\"(.+?)\"\)", code):
+        (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
+        config = words[2].removeprefix("--config=")
+        assert config.endswith(LOADED), f"{config} takes too long for a test"
+        monkeypatch.chdir(ROOT)
+        config = configuration.read(config, [])
+        monkeypatch.chdir(tmp_path)
+        assert loop.train(config, Path(workdir)) == 0
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """A block that loads a run gets one, trained by the page's command for it."""
     for block in blocks(page, "python"):
-        for workdir in re.findall(r"load\(\"(.+?)\"\)", block):
-            (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
-            config = words[2].removeprefix("--config=")
-            assert config.endswith(":smoke"), "a block can only load a smoke run"
-            monkeypatch.chdir(ROOT)
-            config = configuration.read(config, [])
-            monkeypatch.chdir(tmp_path)
-            assert loop.train(config, Path(workdir)) == 0
-        monkeypatch.chdir(tmp_path)
+        train_loaded(page, block, tmp_path, monkeypatch)
         exec(block, {})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "pycon")])
-def test_sessions_print_what_the_page_says(page):
+def test_sessions_print_what_the_page_says(page, tmp_path, monkeypatch):
     session = "\n".join(blocks(page, "pycon"))
+    train_loaded(page, session, tmp_path, monkeypatch)
     test = doctest.DocTestParser().get_doctest(session, {}, page, page, 0)
     report = []
     with np.printoptions():  # restores what the session sets
