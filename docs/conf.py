@@ -39,17 +39,19 @@ autodoc_typehints = "none"  # the docstrings have shapes
 class Explorer(SphinxDirective):
     """A live figure: the explorer with the packed example docs/live/NAME.zlib.
 
-    In pages that are also read elsewhere, it is the comment `<!-- explorer: NAME -->`.
+    More arguments are choices of the reader, such as query=3. In pages that are also
+    read elsewhere, it is the comment `<!-- explorer: NAME query=3 -->`.
     """
 
-    required_arguments = 1
+    required_arguments, optional_arguments = 1, 9
 
     def run(self):
         """Returns a frame with the page that `write_live` writes."""
-        name = self.arguments[0]
+        name, *choices = self.arguments
         if not Path(self.env.srcdir, f"live/{name}.zlib").exists():
             raise self.error(f"docs/live has no example {name}")
         address = f"{'../' * self.env.docname.count('/')}live/{name}.html"
+        address += "#" + "&amp;".join(choices) if choices else ""
         html = (
             f'<figure class="live"><iframe src="{address}" loading="lazy" '
             f'title="attention of {name}"></iframe><figcaption>A live figure; '
@@ -73,7 +75,9 @@ def prepare(app, page, source):
 
     Links to the Markdown files outside of docs/ download them.
     """
-    source[0] = re.sub(r"<!-- explorer: (\w+) -->", r"```{explorer} \1\n```", source[0])
+    source[0] = re.sub(
+        r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
+    )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
     if page.rpartition("/")[2] == "index":
         links = re.findall(r"\]\(((?!\.\.)[\w/-]+)\.md\)", source[0])

@@ -25,6 +25,7 @@ from training import moments
 
 FOLDER = ROOT / "docs/live"
 LIMIT = 200_000  # bytes
+_MOMENTS = 12  # of a training
 
 
 class Live(NamedTuple):
@@ -40,6 +41,30 @@ LIVE = {
     name: Live(name, tuple(trainings.split(", ")), int(count), title)
     for name, trainings, count, title in rows("""
 bahdanau_nmt | bahdanau_nmt:tiny | 3 | RNNsearch learns to reverse sixteen letters
+luong_nmt | luong_nmt:tiny | 3 | An LSTM with the general score learns to reverse letters
+luong_local_p | luong_nmt:tiny --config.model.alignment=local_p | 3
+    | Local-p alignment learns where to look in a text to be reversed
+transformer_nmt | transformer_nmt:tiny | 1 | A Transformer learns to reverse letters
+ntm_copy | ntm_copy:tiny | 3 | A Neural Turing Machine learns to copy vectors
+memory_network_qa | memory_network_qa:tiny | 3
+    | A memory network finds the fact that answers a question
+lstmn_language | lstmn_language:tiny | 3 | LSTMN learns the agreement of verbs in number
+lstmn_sentences | lstmn_sentences:entailment | 3 | Two texts: does one imply the other?
+pointer_sorting | pointer_sorting:tiny | 3 | A pointer network learns to sort five numbers
+pointer_hull | pointer_hull:tiny | 3 | A pointer network learns convex hulls
+pointer_tsp | pointer_tsp:small --config.train_steps=1500 | 3
+    | A pointer network learns tours of five cities
+captioning | captioning --config.train_steps=1200 | 2
+    | Show, Attend and Tell learns to describe scenes
+las_digits | las_digits --config.train_steps=1500 | 1
+    | Listen, Attend and Spell learns to spell spoken digits
+sagan | sagan:corners --config.train_steps=1500 | 2
+    | SAGAN learns to draw two corners that match
+ntm_recall | ntm_recall | 2 | A Neural Turing Machine recalls the next item of a list
+ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy
+ff_attention | ff_attention:tiny | 3 | Attention without a query adds two marked numbers
+kernel_regression | kernel_regression:tiny | 1
+    | Kernel regression learns the width of its kernel
 """)
 }
 
@@ -74,10 +99,16 @@ def make(live: Live) -> Path:
         if done.returncode:
             raise UserError(f"{line} exited with status {done.returncode}")
     content = examples.of_split(workdirs, "all", moments.SPLIT, live.count)
+    last = len(content.steps) - 1
+    chosen = sorted({round(i * last / (_MOMENTS - 1)) for i in range(_MOMENTS)})
     content = content._replace(
+        steps=[content.steps[i] for i in chosen],
         runs=[each.partition(" ")[0] for each in live.trainings],
         examples=[
-            each._replace(command="\n".join([*lines, each.command]))
+            each._replace(
+                command="\n".join([*lines, each.command]),
+                answers=[[run[i] for i in chosen] for run in each.answers],
+            )
             for each in content.examples
         ],
     )
