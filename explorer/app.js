@@ -395,6 +395,12 @@ function table(look, name) {
 }
 
 unpack($("data").textContent.trim()).then(
-  (page) => { window.explorer = new App(page); document.body.dataset.ready = "true"; },
+  (page) => {
+    window.explorer = new App(page);
+    document.body.dataset.ready = "true";
+    if (parent === window) return;  // a frame tells the page around it its height
+    const tell = () => parent.postMessage({ explorer: document.documentElement.offsetHeight }, "*");
+    new ResizeObserver(tell).observe(document.documentElement);
+  },
   (error) => { $("live").textContent = `The data of this page cannot be read: ${error.message}`; },
 );
