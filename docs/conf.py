@@ -103,7 +103,7 @@ def leave_out_docstrings(app, tree):
     """Leaves out the docstrings of functions that a page includes by name."""
     for node in tree.findall(nodes.literal_block):
         if node.get("source", "").endswith(".py"):
-            code = re.sub(r'\n *"""[^"]+"""\n', "\n", node.astext())
+            code = re.sub(r'\n *""".*?"""\n', "\n", node.astext(), flags=re.DOTALL)
             node.replace_self(nodes.literal_block(code, code, **node.attributes))
 
 
