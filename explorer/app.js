@@ -201,7 +201,7 @@ class App {
   // The queries as buttons, for a view that has no rows.
   #steps(look) {
     const button = (q) => {
-      const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]) });
+      const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]).trim() || "␣" });
       made.dataset.query = q;
       made.addEventListener("click", () => this.choose(q, this.choices.key));
       return made;

@@ -41,7 +41,8 @@ LIVE = {
     name: Live(name, tuple(trainings.split(", ")), int(count), title)
     for name, trainings, count, title in rows("""
 bahdanau_nmt | bahdanau_nmt:tiny | 3 | RNNsearch learns to reverse sixteen letters
-luong_nmt | luong_nmt:tiny | 3 | An LSTM with the general score learns to reverse letters
+luong_nmt | luong_nmt:tiny | 3
+    | An LSTM with the general score learns to reverse letters
 luong_local_p | luong_nmt:tiny --config.model.alignment=local_p | 3
     | Local-p alignment learns where to look in a text to be reversed
 transformer_nmt | transformer_nmt:tiny | 1 | A Transformer learns to reverse letters
@@ -50,7 +51,8 @@ memory_network_qa | memory_network_qa:tiny | 3
     | A memory network finds the fact that answers a question
 lstmn_language | lstmn_language:tiny | 3 | LSTMN learns the agreement of verbs in number
 lstmn_sentences | lstmn_sentences:entailment | 3 | Two texts: does one imply the other?
-pointer_sorting | pointer_sorting:tiny | 3 | A pointer network learns to sort five numbers
+pointer_sorting | pointer_sorting:tiny | 3
+    | A pointer network learns to sort five numbers
 pointer_hull | pointer_hull:tiny | 3 | A pointer network learns convex hulls
 pointer_tsp | pointer_tsp:small --config.train_steps=1500 | 3
     | A pointer network learns tours of five cities
