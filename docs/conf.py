@@ -73,14 +73,15 @@ def write_live(app):
 def prepare(app, page, source):
     """Puts the pages that an index page links to into the navigation.
 
-    Links to the Markdown files outside of docs/ download them.
+    These are pages of its folder, and the index pages of the folders in it. Links to
+    the Markdown files outside of docs/ download them.
     """
     source[0] = re.sub(
         r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
     )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
     if page.rpartition("/")[2] == "index":
-        links = re.findall(r"\]\(((?!\.\.)[\w/-]+)\.md\)", source[0])
+        links = re.findall(r"\]\(((?:[\w-]+/)?index|[\w-]+)\.md\)", source[0])
         lines = "\n".join(dict.fromkeys(links))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
 
