@@ -76,7 +76,7 @@ results: env ## run the experiments that have no record; write the tables of doc
 
 docs: env ## build the site with the reference of attention/ and configs in build/site
 	@rm -rf docs/api docs/configs
-	$(PY) -m sphinx --quiet --fail-on-warning docs build/site
+	$(PY) -m sphinx --quiet --fail-on-warning -d build/doctrees docs build/site
 
 gallery: env ## make the packed examples that are missing, and screenshots of live figures
 	$(PY) -m results.live
