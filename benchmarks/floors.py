@@ -56,6 +56,7 @@ from tasks.speech.digits import NAMES
 from tasks.speech.metrics import error_rates
 from tasks.translation import corpus
 from tasks.translation.corpora.records import Pair
+from tasks.visual_questions.scenes import CHANCE
 from training import configuration, evaluate
 
 Scores = dict[str, float]
@@ -497,6 +498,7 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
     "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,
+    "visual_questions": lambda: {"by the question alone": {"accuracy": 100 * CHANCE}},
     "bandits": functools.partial(uniform_actions, "snail_bandits", "reward"),
     "mdps": functools.partial(uniform_actions, "snail_mdp", "fraction"),
     "curiosity": functools.partial(uniform_actions, "icm_rooms", "coverage", "goal"),

@@ -18,6 +18,7 @@ from results.families import (
     snail,
     speech,
     translation,
+    visual_questions,
 )
 from results.schema import Chart, Headline, Run, Table, rows
 
@@ -55,6 +56,7 @@ _FAMILIES = (
     language,
     pointing,
     captioning,
+    visual_questions,
     gan,
     snail,
     curiosity,
@@ -102,6 +104,7 @@ pointer_hull_10
 pointer_tsp_10 | Pointer network | tours of 10 cities
 captioning_soft | Show, Attend and Tell, soft attention | captions of composed scenes
 captioning_hard | Show, Attend and Tell, hard attention | captions of composed scenes
+vqa | Show, Ask, Attend and Answer | questions about scenes
 sagan_attention | SAGAN | drawings of 32 pixels
 snail_bandits | SNAIL | ten pulls of five arms | 6.6 (Gittins indices: 6.6)
 icm_rooms | Curiosity, ICM | exploring four rooms | –
