@@ -56,6 +56,7 @@ from tasks.speech.digits import NAMES
 from tasks.speech.metrics import error_rates
 from tasks.translation import corpus
 from tasks.translation.corpora.records import Pair
+from tasks.visual_questions.scenes import CHANCE
 from training import configuration, evaluate
 
 Scores = dict[str, float]
@@ -294,16 +295,16 @@ def curves() -> Floors:
     return {"mean of the training values": {"mse": statistics.mean(errors)}}
 
 
-def uniform_actions() -> Floors:
+def uniform_actions(name: str, *metrics: str) -> Floors:
     """Actions drawn uniformly, whatever the observation."""
-    config = _config("icm_rooms")
+    config = _config(name)
     task = config.task(config, None)
     state = task.objective.init(jax.random.key(0))
     policy = jax.tree.map(jnp.zeros_like, state.params["policy"])  # all logits are 0
     state = dataclasses.replace(state, params=state.params | {"policy": policy})
-    scores = evaluate.evaluate(task, state, "test").scores
-    names = "coverage", "goal"
-    return {"uniform actions": {name: scores[name] for name in names}}
+    options = task.EvaluationOptions()
+    scores = evaluate.evaluate(task, state, "test", options).scores
+    return {"uniform actions": {metric: scores[metric] for metric in metrics}}
 
 
 @functools.cache
@@ -497,7 +498,10 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
     "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,
-    "curiosity": uniform_actions,
+    "visual_questions": lambda: {"by the question alone": {"accuracy": 100 * CHANCE}},
+    "bandits": functools.partial(uniform_actions, "snail_bandits", "reward"),
+    "mdps": functools.partial(uniform_actions, "snail_mdp", "fraction"),
+    "curiosity": functools.partial(uniform_actions, "icm_rooms", "coverage", "goal"),
 }
 
 if __name__ == "__main__":

@@ -45,8 +45,14 @@ VARIANTS = {
         "architecture": SpatialMemoryNetwork,
         "model": _SPATIAL,
     },
-    "easy": {"data.source": "easy", "evaluation.questions": 10_000},
+    "joint": {"loss.objects": 0.0},
+    "easy": {
+        "loss.objects": 0.0,
+        "data.source": "easy",
+        "evaluation.questions": 10_000,
+    },
     "vqa": {
+        "loss.objects": 0.0,
         "data.source": "files",
         "data.size": 448,  # the paper's
         "data.max_length": 23,  # of the longest question
@@ -91,6 +97,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config = defaults(VisualQuestionAnswering, ShowAskAttendAnswer)
     config.model.update(_FIELDS)
     config.model.update({"hidden": 128, "score_hidden": 64, "classifier": 128})
+    config.loss.objects = 1.0  # the papers' encoders have learned from ImageNet
     config.evaluation.questions = 2000
     config.optimizer = adam(
         1e-3, schedule="warmup_cosine", warmup=100, decay_steps=_STEPS, clip=5.0

@@ -58,11 +58,10 @@ class Past(NamedTuple):
     values: tuple[jax.Array, ...]
 
     def before(self, x: jax.Array, lag: int) -> jax.Array:
-        """Returns the input `lag` steps before x [B, 1, C], and x: [B, 2, C]."""
+        """Returns the input `lag` steps before x [B, 1, C]."""
         at = jnp.maximum(self.t - lag, 0)[:, None, None]
         earlier = jnp.take_along_axis(self.output[..., : x.shape[-1]], at, 1)
-        earlier = jnp.where((self.t >= lag)[:, None, None], earlier, 0)
-        return jnp.concatenate([earlier, x], 1)
+        return jnp.where((self.t >= lag)[:, None, None], earlier, 0)
 
     def append(self, steps: jax.Array, x: jax.Array) -> jax.Array:
         """Returns [B, T, C] with x [B, 1, C] as step t."""
@@ -86,15 +85,13 @@ class DenseBlock(nn.Module):
 
         With the steps before it, x is a single step, [B, 1, C].
         """
-        causal = partial(
-            nn.Conv,
-            self.filters,
-            kernel_size=(2,),
-            kernel_dilation=self.dilation if past is None else 1,
-            padding="CAUSAL" if past is None else "VALID",
-        )
-        both = x if past is None else past.before(x, self.dilation)
-        x_f, x_g = causal(name="filter")(both), causal(name="gate")(both)
+        if past is None:
+            earlier = jnp.pad(x, ((0, 0), (self.dilation, 0), (0, 0)))[:, : x.shape[1]]
+        else:
+            earlier = past.before(x, self.dilation)
+        both = jnp.stack([earlier, x], -2)  # [B, T, 2, C]
+        affine = partial(nn.DenseGeneral, self.filters, axis=(-2, -1))
+        x_f, x_g = affine(name="filter")(both), affine(name="gate")(both)
         return jnp.concatenate([x, jnp.tanh(x_f) * nn.sigmoid(x_g)], -1)
 
 

@@ -56,6 +56,8 @@ class VisualQuestions(nn.Module):
     Attributes:
         vocab_size: number of words, with the special ids.
         answers: W.
+        objects: number of objects to name at each region, 0 for none; their logits
+            [B, L, objects] are sown into the collection "objects".
         inputs: "image" replaces every question by the same word, and "question" every
             image by grey.
         encoder: see `models.captioner.ImageEncoder`.
@@ -68,6 +70,7 @@ class VisualQuestions(nn.Module):
 
     vocab_size: Annotated[int, SIZE]
     answers: Annotated[int, SIZE]
+    objects: int
     inputs: Literal["both", "image", "question"] = "both"
     encoder: Annotated[str, Choice(ENCODERS)] = "cnn"
     channels: Annotated[tuple[int, ...], SIZE.each()] = (64, 128, 256)
@@ -82,6 +85,7 @@ class VisualQuestions(nn.Module):
         shape = self.vocab_size, self.embedding
         self.embedding_table = self.param("embedding_table", init, shape)
         self.drop = nn.Dropout(self.dropout)
+        self.name_objects = Dense(self.objects)  # created if it is called
 
     def __call__(
         self, image: jax.Array, question: jax.Array, *, train: bool
@@ -102,6 +106,8 @@ class VisualQuestions(nn.Module):
         if self.inputs == "image":
             question = jnp.full_like(question, PAD).at[:, 0].set(_ANY_WORD)
         regions = self.annotate(image, train=train)  # [B, L, E]
+        if self.objects:
+            self.sow("objects", "logits", self.name_objects(regions))
         return self.answer(regions, question, train=train)
 
     def read(self, scores: jax.Array, regions: jax.Array, *, train: bool) -> Attention:

@@ -15,8 +15,10 @@ from results.families import (
     memory,
     memory_networks,
     pointing,
+    snail,
     speech,
     translation,
+    visual_questions,
 )
 from results.schema import Chart, Headline, Run, Table, rows
 
@@ -54,7 +56,9 @@ _FAMILIES = (
     language,
     pointing,
     captioning,
+    visual_questions,
     gan,
+    snail,
     curiosity,
     adding,
     kernels,
@@ -100,7 +104,9 @@ pointer_hull_10
 pointer_tsp_10 | Pointer network | tours of 10 cities
 captioning_soft | Show, Attend and Tell, soft attention | captions of composed scenes
 captioning_hard | Show, Attend and Tell, hard attention | captions of composed scenes
+vqa | Show, Ask, Attend and Answer | questions about scenes
 sagan_attention | SAGAN | drawings of 32 pixels
+snail_bandits | SNAIL | ten pulls of five arms | 6.6 (Gittins indices: 6.6)
 icm_rooms | Curiosity, ICM | exploring four rooms | –
 ff_add_1000 | Feed-forward attention | addition over 1,000 steps | –
 kernels_learned | Kernel regression | estimating a noisy curve

@@ -59,6 +59,7 @@ class Questions(Sequence):
     numbers: Sequence[int]  # of their images
     images: Sequence[np.ndarray]  # uint8 [I, J, 3], which may be read on access
     boxes: np.ndarray  # int [N, M, 4], see `tasks.visual_questions.scenes.Scene`
+    objects: np.ndarray | None = None  # uint8 [N, I, J], as in `Scene`; None if unknown
     arrays: Batch = dataclasses.field(default_factory=dict)  # from `Vocabulary.encode`
 
     def __len__(self) -> int:
@@ -88,7 +89,7 @@ class Vocabulary(NamedTuple):
 
         Returns:
             int32 `question` [N, T], `answers` [N, K], -1 for answers that are not
-            possible, and `boxes` [N, M, 4].
+            possible, and `boxes` [N, M, 4]; of scenes, `objects`, too.
         """
         numbers = {answer: i for i, answer in enumerate(self.answers)}
         answers = [[numbers.get(x, -1) for x in each] for each in questions.answers]
@@ -96,7 +97,7 @@ class Vocabulary(NamedTuple):
             "question": pad([self.ids(x, length) for x in questions.texts], length),
             "answers": np.array(answers, np.int32),
             "boxes": questions.boxes.astype(np.int32),
-        }
+        } | ({} if questions.objects is None else {"objects": questions.objects})
 
     def ids(self, text: str, length: int) -> list[int]:
         """Returns the ids of the first words of a question."""
@@ -236,10 +237,11 @@ class QuestionBatches(EndlessBatches):
 def compose(seeds: np.ndarray, size: int) -> Questions:
     """Returns a scene with its question for each seed [N]."""
     drawn = [scenes.draw(np.random.default_rng(seed), size) for seed in seeds]
-    images, texts, answers, types, boxes = zip(*drawn, strict=True)
+    images, texts, answers, types, boxes, objects = zip(*drawn, strict=True)
     answers = [[answer] for answer in answers]
     numbers = range(len(drawn))
-    return Questions(texts, answers, types, numbers, images, np.stack(boxes))
+    boxes, objects = np.stack(boxes), np.stack(objects)
+    return Questions(texts, answers, types, numbers, images, boxes, objects)
 
 
 def easy(split: str) -> Questions:

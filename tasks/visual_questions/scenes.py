@@ -56,6 +56,7 @@ _TEMPLATES = {word for text in _TEXTS.values() for word in text.split()} - {"{}"
 WORDS = tuple(sorted({*_TEMPLATES, *_NAMES, *SHAPES, *PLURALS.values()}))
 # Mean over the types of 1 / number of answers.
 CHANCE = (3 / len(SHAPES) + 1 / len(NUMBERS) + 2 / 2) / len(TYPES)
+OBJECTS = 1 + len(SHAPES) * len(COLOURS)  # none, then each shape in each colour
 _CELLS = 3  # rows and columns of cells
 BOXES = max(2, _MAX_COUNT)  # M, maximum number of objects that a question is about
 _MIN_SCALE = 0.6  # minimum side of a shape relative to its cell's
@@ -73,6 +74,9 @@ class Scene(NamedTuple):
     # int [M, 4]: top row, left column, bottom row + 1 and right column + 1 of the
     # objects that the question is about, the one asked for first; then rows of 0
     boxes: np.ndarray
+    # uint8 [I, I]: the number of the object in whose box a pixel is, 0 to
+    # `OBJECTS` - 1, 0 outside of all boxes
+    objects: np.ndarray
 
 
 class _Plan(NamedTuple):
@@ -102,7 +106,10 @@ def draw(rng: np.random.Generator, size: int) -> Scene:
     about = np.zeros((BOXES, 4), np.int32)
     about[: len(plan.about)] = boxes[: len(plan.about)]
     text = _TEXTS[kind].format(*plan.question)
-    return Scene(image, text, plan.answer, kind, about)
+    numbers = np.zeros((size, size), np.uint8)
+    for (shape, colour), (top, left, bottom, right) in zip(objects, boxes, strict=True):
+        numbers[top:bottom, left:right] = 1 + shape * len(COLOURS) + colour
+    return Scene(image, text, plan.answer, kind, about, numbers)
 
 
 def _pick(rng: np.random.Generator, values: Sequence | dict) -> int:

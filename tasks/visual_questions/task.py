@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from base.fields import Fields, unread
-from base.ranges import BATCH, EXAMPLES, SIZE, Choice, Range
+from base.ranges import BATCH, EXAMPLES, SIZE, WEIGHT, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, Places, grid, grid_labels
@@ -34,7 +34,7 @@ from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
 from tasks.common.vocabulary import UNK
 from tasks.visual_questions import data as visual
-from tasks.visual_questions import metrics
+from tasks.visual_questions import metrics, scenes
 from tasks.visual_questions.data import Questions, VisualData
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
@@ -86,11 +86,24 @@ class VisualEvaluation(EvaluationConfig):
     questions: Annotated[int, EXAMPLES] = 10_000  # maximum
 
 
+class VisualLoss(Fields):
+    """`config.loss`."""
+
+    # Weight of naming the object of each region; 0 for none.
+    objects: Annotated[float, WEIGHT] = 0.0
+
+
 class VisualConfig(ModelConfig):
     """The config of visual question answering."""
 
     data: VisualFields = VisualFields()
     evaluation: VisualEvaluation = VisualEvaluation(checkpoint="best")
+    loss: VisualLoss = VisualLoss()
+
+    def __post_init__(self):
+        if self.loss.objects and self.data.source != "scenes":
+            accepted = "0, or config.data.source=scenes"
+            raise FieldError("loss.objects", self.loss.objects, accepted)
 
 
 class VisualQuestionAnswering(Task):
@@ -130,6 +143,7 @@ class VisualQuestionAnswering(Task):
             config.model,
             vocab_size=self.vocabulary.words.size,
             answers=len(self.vocabulary.answers),
+            objects=scenes.OBJECTS if config.loss.objects else 0,
         )
         self.objective = Supervised(
             self._init, self.loss, make_optimizer(config), axis_name=axis_name
@@ -149,17 +163,24 @@ class VisualQuestionAnswering(Task):
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
         """Returns the mean negative log-likelihood of the annotators' answers."""
-        logits = self.model.apply(
+        logits, sown = self.model.apply(
             {"params": params},
             batch["image"],
             batch["question"],
             train=True,
             rngs={"dropout": rng, "alignment": jax.random.fold_in(rng, 1)},
+            mutable=["objects"],
         )
         nats = answer_losses(logits, batch["answers"])
         count = jnp.asarray(len(nats), jnp.float32)
         given = (logits.argmax(-1)[:, None] == batch["answers"]).mean(1)
-        return nats.sum(), (count, {"training_agreement": (100 * given.sum(), count)})
+        metrics = {"training_agreement": (100 * given.sum(), count)}
+        weight = self.config.loss.objects
+        for names in jax.tree.leaves(sown):
+            errors = object_losses(names, batch["objects"])
+            metrics["object_loss"] = errors.sum(), count
+            nats += weight * errors
+        return nats.sum(), (count, metrics)
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Questions]:
         """Returns questions of the split; see `Task`."""
@@ -290,6 +311,23 @@ def _map(weights: np.ndarray, image: np.ndarray) -> AttentionMap:
     return AttentionMap(
         "glimpse", weights[None], glimpses, regions, titles=titles, places=places
     )
+
+
+def object_losses(logits: jax.Array, objects: jax.Array) -> jax.Array:
+    """Mean negative log-likelihood of the objects in the middle of regions.
+
+    Args:
+        logits: [B, L, `scenes.OBJECTS`], of square maps of regions.
+        objects: int [B, I, I], see `scenes.Scene`.
+
+    Returns:
+        [B] in nats.
+    """
+    side = math.isqrt(logits.shape[1])
+    middle = (np.arange(side) * 2 + 1) * objects.shape[1] // (2 * side)
+    target = objects[:, middle][:, :, middle].reshape(len(objects), -1)  # [B, L]
+    logs = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(logs, target[..., None].astype(int), -1).mean((1, 2))
 
 
 def answer_losses(logits: jax.Array, answers: jax.Array) -> jax.Array:

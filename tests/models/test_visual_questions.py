@@ -21,6 +21,7 @@ REGIONS = SIDE**2
 COMMON = dict(
     vocab_size=WORDS,
     answers=W,
+    objects=0,
     encoder="maps",
     channels=(E,),
     embedding=N,
@@ -196,11 +197,24 @@ def test_regions_have_norm_1_and_zeros_stay_zeros():
 
 
 def test_published_sizes_are_the_defaults():
-    model = ShowAskAttendAnswer(vocab_size=WORDS, answers=W)
+    model = ShowAskAttendAnswer(vocab_size=WORDS, answers=W, objects=0)
     sizes = model.embedding, model.hidden, model.score_hidden, model.classifier
     assert sizes == (300, 1024, 512, 1024)
     assert (model.glimpses, model.dropout, model.score) == (2, 0.5, "additive_relu")
-    assert SpatialMemoryNetwork(vocab_size=WORDS, answers=W).hops == 2
+    assert SpatialMemoryNetwork(vocab_size=WORDS, answers=W, objects=0).hops == 2
+
+
+def test_objects_are_named_on_request(maps, ask):
+    model, params = build(ShowAskAttendAnswer, ASK | {"objects": 5}, maps)
+    variables = {"params": params}
+    logits, sown = model.apply(
+        variables, maps, QUESTION, train=False, mutable="objects"
+    )
+    (names,) = jax.tree.leaves(sown)
+    assert names.shape == (B, REGIONS, 5)
+    del params["name_objects"]
+    same = ask[0].apply({"params": params}, maps, QUESTION, train=False)
+    np.testing.assert_array_equal(logits, same)
 
 
 def test_fields_are_checked(maps):

@@ -111,7 +111,7 @@ def test_every_tiny_variant_has_a_floor():
     assert set(TINY) == {name for name in CONFIGS if "tiny" in module(name).VARIANTS}
 
 
-@pytest.mark.slow
+@pytest.mark.jobs  # a minute each
 @pytest.mark.parametrize("name", TINY)
 def test_the_tiny_variant_beats_its_floor(name, tmp_path):
     config, workdir = f"--config=configs/{name}.py:tiny", f"--workdir={tmp_path}"

@@ -16,7 +16,7 @@ from configs.vqa_scenes import get_config
 from tasks.common.splits import SPLITS
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
-from tasks.visual_questions.task import answer_losses
+from tasks.visual_questions.task import answer_losses, object_losses
 from training.configuration import check
 from training.task import NoOptions, Task, create
 
@@ -119,6 +119,21 @@ def test_boxes_are_those_of_the_objects_that_are_asked_for(drawn):
             assert [x[0] for x in objects] == [words[2], words[-2]]
 
 
+def test_objects_are_numbered_in_their_boxes(drawn):
+    for scene in drawn[:20]:
+        numbers = set(np.unique(scene.objects)) - {0}
+        assert max(numbers) < scenes.OBJECTS
+        for number in numbers:
+            rows, columns = np.nonzero(scene.objects == number)
+            box = rows.min(), columns.min(), rows.max() + 1, columns.max() + 1
+            shape, colour = divmod(number - 1, len(scenes.COLOURS))
+            expected = list(scenes.COLOURS)[colour], scenes.SHAPES[shape]
+            if (scene.objects == number).sum() == (box[2] - box[0]) * (box[3] - box[1]):
+                assert recognise(scene.image, box) == expected  # a single one
+        empty = scene.image[scene.objects == 0]
+        assert len(np.unique(empty)) == 1  # the background
+
+
 def test_a_missing_object_has_its_colour_and_its_shape_elsewhere():
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -183,6 +198,17 @@ def test_the_loss_is_the_mean_over_the_annotators():
     np.testing.assert_allclose(answer_losses(logits, answers), expected, rtol=1e-5)
 
 
+def test_regions_name_the_objects_in_their_middle():
+    objects = np.zeros((2, 6, 6), np.uint8)
+    objects[0, :4, 3:] = 5  # the middles (1, 4) of a map of 2 x 2, but not (4, 4)
+    names = np.array([[0, 5, 0, 0], [0, 0, 0, 0]])
+    logits = jnp.log(0.25 + 0.5 * jax.nn.one_hot(names, 37))
+    loss = object_losses(logits, objects)
+    total = 0.25 * 37 + 0.5
+    np.testing.assert_allclose(loss, np.log(total / 0.75), rtol=1e-5)
+    assert object_losses(logits, objects[::-1])[1] > loss[1]
+
+
 def test_coverage_counts_the_pixels_of_a_region_in_boxes():
     boxes = np.array([[[3, 5, 17, 13], [0, 20, 4, 30]], np.zeros((2, 4), int)])
     actual = metrics.coverage(boxes, regions=16, size=40)
@@ -239,6 +265,7 @@ def vqa_files(folder):
     """A config of two questions for each split in the format of VQA."""
     config = get_config("smoke")
     config.data.source, config.data.answers = "files", 2
+    config.loss.objects = 0.0
     (folder / "images").mkdir()
     for number in (7, 12):
         png(folder / f"images/COCO_val2014_{number:012}.png", number)
