@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import download_reference, pending_xref
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parents[1]
@@ -25,8 +28,9 @@ extensions = [
 exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_static_path = ["_static"]
-html_css_files = ["live.css"]
+html_css_files = ["site.css"]
 html_js_files = ["live.js"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
@@ -61,6 +65,18 @@ class Explorer(SphinxDirective):
         return [nodes.raw("", html, format="html")]
 
 
+def write_math(self, node):
+    """Writes an equation as MathML, which browsers set without a script."""
+    is_block = isinstance(node, nodes.math_block)
+    try:
+        html = tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=is_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning(str(error), location=node)
+        raise nodes.SkipNode from error
+    self.body.append(f'<div class="math">{html}</div>' if is_block else html)
+    raise nodes.SkipNode
+
+
 def write_live(app):
     """Writes the page of each packed example, which is not committed."""
     folder = Path(app.outdir, "live")
@@ -73,14 +89,15 @@ def write_live(app):
 def prepare(app, page, source):
     """Puts the pages that an index page links to into the navigation.
 
-    Links to the Markdown files outside of docs/ download them.
+    These are pages of its folder, and the index pages of the folders in it. Links to
+    the Markdown files outside of docs/ download them.
     """
     source[0] = re.sub(
         r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
     )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
     if page.rpartition("/")[2] == "index":
-        links = re.findall(r"\]\(((?!\.\.)[\w/-]+)\.md\)", source[0])
+        links = re.findall(r"\]\(((?:[\w-]+/)?index|[\w-]+)\.md\)", source[0])
         lines = "\n".join(dict.fromkeys(links))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
 
@@ -136,6 +153,7 @@ def convert(app, kind, name, value, options, lines):
 def setup(app):
     """Connects the functions."""
     app.add_directive("explorer", Explorer)
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("builder-inited", write_live)
     app.connect("builder-inited", write_configs)
     app.connect("source-read", prepare)

@@ -45,6 +45,10 @@ luong_nmt | luong_nmt:tiny | 3
     | An LSTM with the general score learns to reverse letters
 luong_local_p | luong_nmt:tiny --config.model.alignment=local_p | 3
     | Local-p alignment learns where to look in a text to be reversed
+luong_gumbel | luong_nmt:tiny --config.model.alignment=gumbel | 3
+    | Gumbel alignment picks a single letter at each step
+two_scores | bahdanau_nmt:tiny, luong_nmt:tiny | 2
+    | The additive score and the general score, side by side
 transformer_nmt | transformer_nmt:tiny | 1 | A Transformer learns to reverse letters
 ntm_copy | ntm_copy:tiny | 3 | A Neural Turing Machine learns to copy vectors
 memory_network_qa | memory_network_qa:tiny | 3
@@ -63,6 +67,8 @@ las_digits | las_digits --config.train_steps=1500 | 1
 sagan | sagan:corners --config.train_steps=1500 | 2
     | SAGAN learns to draw two corners that match
 ntm_recall | ntm_recall | 2 | A Neural Turing Machine recalls the next item of a list
+vqa_scenes | vqa_scenes:easy '--config.model.channels=(16,32)' --config.train_steps=1000
+    | 3 | Two glimpses of an image answer a question
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy
 ff_attention | ff_attention:tiny | 3 | Attention without a query adds two marked numbers
 kernel_regression | kernel_regression:tiny | 1
