@@ -312,6 +312,11 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
     text = (site / "mechanisms/additive.html").read_text()
     assert "api/attention.scores.additive_scores.html#" in text
     assert 'class="math' in text
+    assert 'src="../live/bahdanau_nmt.html"' in text
+    for path in site.glob("**/*.html"):
+        tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", path.read_text())
+        loads = [x for x in tags if re.search(r"""(src|href)=["'](https?:)?//""", x)]
+        assert not loads, f"{path} loads {loads} from elsewhere"
 
 
 def test_the_readme_names_what_its_files_define():
