@@ -12,7 +12,7 @@ TESTS := $(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 SUPPORTED := import sys, venv, ensurepip; \
 	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help env train test test-network test-slow test-jobs faults mutants lint format results docs bench
+.PHONY: help env train test test-network test-slow test-jobs faults mutants lint format results docs gallery bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -76,7 +76,11 @@ results: env ## run the experiments that have no record; write the tables of doc
 
 docs: env ## build the site with the reference of attention/ and configs in build/site
 	@rm -rf docs/api docs/configs
-	$(PY) -m sphinx --quiet --fail-on-warning docs build/site
+	$(PY) -m sphinx --quiet --fail-on-warning -d build/doctrees docs build/site
+
+gallery: env ## make the packed examples that are missing, and screenshots of live figures
+	$(PY) -m results.live
+	$(PY) tests/tools/gallery.py
 
 bench: env ## time this project and other libraries; write docs/benchmarks.md
 	$(PY) -m benchmarks $(ARGS)

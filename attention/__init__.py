@@ -6,7 +6,14 @@ A mechanism is a score function, an alignment function and a weighted sum of the
     context, weights = attend(scores, value, mask=causal_mask(5, 5))
 
 Docstrings write shapes with axis letters: [..., Q, D] is an array of Q vectors of width
-D with any leading batch axes. After installation with pip, import `attention_jax`.
+D with any leading batch axes. Their examples run after these lines:
+
+    import jax
+    import jax.numpy as jnp
+    from attention import *
+    jnp.set_printoptions(precision=2, suppress=True)
+
+After installation with pip, import `attention_jax`.
 """
 
 from . import (

@@ -82,6 +82,11 @@ def local_m_alignment(
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` or `position` does not broadcast against `scores`, or
             `window` is negative.
+
+    Example:
+        >>> position = jnp.array([1.0])
+        >>> print(local_m_alignment(jnp.zeros((1, 5)), position=position, window=1))
+        [[0.33 0.33 0.33 0.   0.  ]]
     """
     return _window_softmax(scores, position, window, mask).astype(scores.dtype)
 
@@ -105,6 +110,11 @@ def predicted_position(
     Raises:
         ValueError: if `w` does not fit the width of `query`, `v` does not fit `w`, or
             `length` does not broadcast against the queries.
+
+    Example:
+        >>> query, w = jnp.array([[0.0], [1.0], [9.0]]), jnp.ones((1, 1))
+        >>> print(predicted_position(query, 8, w, v=jnp.array([2.0])))
+        [4.   6.57 7.05]
     """
     if w.ndim < 2 or w.shape[-2] != query.shape[-1]:
         raise ValueError(
@@ -149,6 +159,11 @@ def local_p_alignment(
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` or `position` does not broadcast against `scores`, or
             `window` is below 1.
+
+    Example:
+        >>> position = jnp.array([1.0])
+        >>> print(local_p_alignment(jnp.zeros((1, 5)), position=position, window=2))
+        [[0.15 0.25 0.15 0.03 0.  ]]
     """
     if window < 1:
         raise ValueError(f"window is {window}: must be at least 1")
@@ -182,6 +197,13 @@ def hard_alignment(
     Raises:
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
+
+    Example:
+        >>> scores = jnp.array([[1.0, 3.0, 2.0]])
+        >>> print(hard_alignment(scores))
+        [[0. 1. 0.]]
+        >>> print(hard_alignment(scores, rng=jax.random.key(0)).sum())
+        1.0
     """
     wide = jax.lax.stop_gradient(masked_scores(scores, mask))
     return _one_hot_argmax(_perturbed(wide, rng)).astype(scores.dtype)
@@ -216,6 +238,13 @@ def gumbel_alignment(
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or `temperature` is
             not above 0.
+
+    Example:
+        >>> scores = jnp.array([[1.0, 3.0, 2.0]])
+        >>> print(gumbel_alignment(scores))
+        [[0. 1. 0.]]
+        >>> print(jax.grad(lambda s: gumbel_alignment(s)[0, 1])(scores))
+        [[-0.06  0.22 -0.16]]
     """
     traced = isinstance(temperature, jax.core.Tracer)
     if not traced and not np.all(np.asarray(temperature) > 0):
@@ -250,6 +279,11 @@ def log_probability(
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or the numbers of
             queries or keys of `drawn` and `scores` differ.
+
+    Example:
+        >>> scores = jnp.log(jnp.array([[0.1, 0.6, 0.3]]))
+        >>> print(jnp.exp(log_probability(scores, hard_alignment(scores))))
+        [0.6]
     """
     scores = masked_scores(scores, mask)
     if drawn.shape[-2:] != scores.shape[-2:]:
@@ -278,6 +312,10 @@ def entropy(weights: jax.Array) -> jax.Array:
 
     Returns:
         [..., Q] in nats, in float32 or wider.
+
+    Example:
+        >>> print(entropy(jnp.array([[0.5, 0.5, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])))
+        [0.69 1.39]
     """
     weights = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
     # Not `> 0`: if denormal numbers are flushed to 0, their log is -inf.
@@ -304,6 +342,14 @@ def reinforce(
 
     Returns:
         [...] -(reward - baseline) log p, in the broadcast shape of the arguments.
+
+    Example:
+        >>> scores = jnp.zeros((1, 3))
+        >>> def loss(scores):
+        ...     log_p = log_probability(scores, jnp.array([[0.0, 1.0, 0.0]]))
+        ...     return reinforce(log_p, reward=2.0, baseline=1.0).sum()
+        >>> print(-jax.grad(loss)(scores))  # more of the drawn key
+        [[-0.33  0.67 -0.33]]
     """
     return -jax.lax.stop_gradient(reward - baseline) * log_probability
 
@@ -320,6 +366,10 @@ def update_baseline(
 
     Returns:
         Scalar decay * baseline + (1 - decay) * reward, b_k.
+
+    Example:
+        >>> print(round(update_baseline(0.0, reward=1.0), 2))
+        0.1
     """
     return decay * baseline + (1 - decay) * reward
 

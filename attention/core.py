@@ -52,6 +52,12 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
     Raises:
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
+
+    Example:
+        >>> mask = jnp.array([[True, True, False], [False, False, False]])
+        >>> print(masked_softmax(jnp.zeros((2, 3)), mask))
+        [[0.5 0.5 0. ]
+         [0.  0.  0. ]]
     """
     wide = masked_scores(scores, mask)
     maximum = jnp.max(wide, axis=-1, keepdims=True, initial=-jnp.inf)
@@ -75,6 +81,10 @@ def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array
     Raises:
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
+
+    Example:
+        >>> print(masked_scores(jnp.ones((1, 3)), jnp.array([True, False, True])))
+        [[  1. -inf   1.]]
     """
     dtype = scores.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -110,6 +120,14 @@ def attend(
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or the numbers of
             keys of `scores` and `value` differ.
+
+    Example:
+        >>> scores = jnp.array([[0.0, 1.0, 2.0]])
+        >>> value = jnp.array([[1.0], [2.0], [3.0]])
+        >>> mask = jnp.array([True, True, False])
+        >>> context, weights = attend(scores, value, mask=mask)
+        >>> print(context, weights)
+        [[1.73]] [[0.27 0.73 0.  ]]
     """
     if scores.shape[-1] != value.shape[-2]:
         raise ValueError(

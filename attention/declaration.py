@@ -133,6 +133,16 @@ def score_function(
         A decorator that returns a `ScoreFunction`. Calling the score raises a
         ValueError if the widths of its arguments do not match, or if the leading axes
         of a parameter do not broadcast with those of query and key.
+
+    Example:
+        >>> @score_function(w=("D", "E"), strength=Scalar(start=1.0))
+        ... def my_scores(query, key, w, strength):
+        ...     return strength * (query @ w @ key.T)
+        >>> query, key, w = jnp.ones((1, 2)), jnp.eye(3), jnp.ones((2, 3))
+        >>> print(my_scores(query, key, w, jnp.array(5.0)))
+        [[10. 10. 10.]]
+        >>> print(my_scores.parameters["w"])
+        ('D', 'E')
     """
 
     def declare(function: Scoring) -> ScoreFunction:

@@ -42,6 +42,12 @@ def feedforward_attention(
         TypeError: if `mask` is not bool.
         ValueError: if `w` does not fit the last axis of `value`, or `mask` does not
             broadcast.
+
+    Example:
+        >>> value = jnp.array([[0.0], [2.0], [0.0]])
+        >>> context, weights = feedforward_attention(value, jnp.ones(1), jnp.array(0.0))
+        >>> print(context, weights)
+        [1.13] [0.22 0.57 0.22]
     """
     check_width("feedforward_attention", value.shape, w)
     scores = jnp.tanh(value @ w + b)[..., None, :]  # [..., 1, T]

@@ -37,6 +37,12 @@ def glimpse(
     Raises:
         ValueError: if `size` is odd, `scales` is below 1, or `location` does not have
             two numbers for each image.
+
+    Example:
+        >>> image = jnp.arange(64.0).reshape(8, 8, 1)
+        >>> fine, coarse = glimpse(image, jnp.array([0.0, 0.0]), size=2, scales=2)
+        >>> print(fine[..., 0].tolist(), coarse[..., 0].tolist())
+        [[27.0, 28.0], [35.0, 36.0]] [[22.5, 24.5], [38.5, 40.5]]
     """
     if size % 2 or scales < 1:
         raise ValueError(
@@ -85,6 +91,10 @@ def patch_box(
     Returns:
         [..., 4]: first row, first column, last row + 1, last column + 1; these may lie
         outside of the image.
+
+    Example:
+        >>> print(patch_box(jnp.array([0.0, 0.5]), (8, 8), size=2, scale=1))
+        [2. 4. 6. 8.]
     """
     centre = _centre(location, shape)
     half = size * 2**scale // 2

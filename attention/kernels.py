@@ -52,6 +52,10 @@ def gaussian(square: jax.Array) -> jax.Array:
 
     Returns:
         [...] log K(u).
+
+    Example:
+        >>> print(jnp.exp(gaussian(jnp.array([0.0, 0.25, 1.0, 2.0]))))
+        [1.   0.88 0.61 0.37]
     """
     return -square / 2
 
@@ -66,6 +70,10 @@ def boxcar(square: jax.Array) -> jax.Array:
 
     Returns:
         [...] log K(u).
+
+    Example:
+        >>> print(jnp.exp(boxcar(jnp.array([0.0, 0.25, 1.0, 2.0]))))
+        [1. 1. 1. 0.]
     """
     return jnp.where(square <= 1, jnp.zeros_like(square), -jnp.inf)
 
@@ -81,6 +89,10 @@ def triangular(square: jax.Array) -> jax.Array:
 
     Returns:
         [...] log K(u), -inf where |u| >= 1.
+
+    Example:
+        >>> print(jnp.exp(triangular(jnp.array([0.0, 0.25, 1.0, 2.0]))))
+        [1.  0.5 0.  0. ]
     """
     # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
     norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
@@ -95,6 +107,10 @@ def epanechnikov(square: jax.Array) -> jax.Array:
 
     Returns:
         [...] log K(u), -inf where |u| >= 1.
+
+    Example:
+        >>> print(jnp.exp(epanechnikov(jnp.array([0.0, 0.25, 1.0, 2.0]))))
+        [0.75 0.56 0.   0.  ]
     """
     return _log(0.75 * (1 - square))
 
@@ -107,6 +123,10 @@ def constant(square: jax.Array) -> jax.Array:
 
     Returns:
         [...] zeros.
+
+    Example:
+        >>> print(jnp.exp(constant(jnp.array([0.0, 0.25, 1.0, 2.0]))))
+        [1. 1. 1. 1.]
     """
     return jnp.zeros_like(square)
 
@@ -128,6 +148,11 @@ def kernel_scores(
 
     Raises:
         ValueError: if the widths of `query` and `key` differ.
+
+    Example:
+        >>> query, key = jnp.array([[0.0]]), jnp.array([[0.0], [1.0], [5.0]])
+        >>> print(kernel_scores(query, key, kernel=boxcar, width=2.0))
+        [[  0.   0. -inf]]
     """
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(
@@ -168,6 +193,13 @@ def kernel_regression(
         TypeError: if `mask` is not bool.
         ValueError: if the widths of `query` and `key` or the numbers of keys of `key`
             and `value` differ, or if `mask` does not broadcast.
+
+    Example:
+        >>> x = jnp.array([[0.0], [1.0], [2.0]])
+        >>> query = jnp.array([[0.9]])
+        >>> y, weights = kernel_regression(query, x, x**2, kernel=gaussian, width=0.5)
+        >>> print(y, weights)
+        [[1.05]] [[0.16 0.77 0.07]]
     """
     scores = kernel_scores(query, key, kernel=kernel, width=width)
     return attend(scores, value, mask=mask)

@@ -29,6 +29,12 @@ def padding_mask(valid: jax.Array) -> jax.Array:
 
     Raises:
         TypeError: if `valid` is not bool, for example if it holds token ids.
+
+    Example:
+        >>> tokens = jnp.array([[5, 7, 2, 0], [5, 2, 0, 0]])
+        >>> print(padding_mask(tokens != 0)[:, 0].astype(int))
+        [[1 1 1 0]
+         [1 1 0 0]]
     """
     if valid.dtype != bool:
         raise TypeError(f"valid must be bool (True = a token), got {valid.dtype}")
@@ -46,6 +52,14 @@ def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Arr
 
     Returns:
         [Q, K] bool.
+
+    Example:
+        >>> print(causal_mask(2, 3).astype(int))
+        [[1 0 0]
+         [1 1 0]]
+        >>> print(causal_mask(2, 3, offset=1).astype(int))
+        [[1 1 0]
+         [1 1 1]]
     """
     return jnp.arange(keys) <= offset + jnp.arange(queries)[:, None]
 
@@ -67,6 +81,11 @@ def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
 
     Raises:
         ValueError: if `window` is negative.
+
+    Example:
+        >>> print(window_mask(jnp.array([0.0, 2.5]), 6, window=1).astype(int))
+        [[1 1 0 0 0 0]
+         [0 0 1 1 0 0]]
     """
     if window < 0:
         raise ValueError(f"window is {window}: must be at least 0")
@@ -82,6 +101,12 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
 
     Returns:
         [..., Q, K] bool.
+
+    Example:
+        >>> print(segment_mask(jnp.array([0, 0, 1]), jnp.array([0, 1, 1])).astype(int))
+        [[1 0 0]
+         [1 0 0]
+         [0 1 1]]
     """
     return query[..., :, None] == key[..., None, :]
 
@@ -94,6 +119,13 @@ def later_mask(ends: jax.Array) -> jax.Array:
 
     Returns:
         [..., T, T] bool, True at (t, u) where u >= t and both are in one segment.
+
+    Example:
+        >>> print(later_mask(jnp.array([False, True, False, True])).astype(int))
+        [[1 1 0 0]
+         [0 1 0 0]
+         [0 0 1 1]
+         [0 0 0 1]]
     """
     segment = jnp.cumsum(ends, axis=-1) - ends
     steps = ends.shape[-1]
@@ -111,6 +143,11 @@ def distances(centre: jax.Array, keys: int) -> jax.Array:
         [..., Q, K] distances, positive for the keys after `centre`. The dtype is int32
         or wider for an integer `centre` and float32 or wider for a floating one, since
         bfloat16 cannot represent all integers above 256.
+
+    Example:
+        >>> print(distances(jnp.array([0, 2]), 4))
+        [[ 0  1  2  3]
+         [-2 -1  0  1]]
     """
     centre = jnp.asarray(centre)
     floating = jnp.issubdtype(centre.dtype, jnp.floating)

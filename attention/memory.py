@@ -46,6 +46,11 @@ def content_weights(
 
     Returns:
         [..., H, N] weights.
+
+    Example:
+        >>> memory = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> print(content_weights(jnp.array([[0.0, 2.0]]), memory, jnp.array([5.0])))
+        [[0.01 0.81 0.19]]
     """
     cosine = cosine_scores(key, memory, jnp.ones((), key.dtype))
     return masked_softmax(cosine * strength[..., None])
@@ -61,6 +66,10 @@ def interpolate(weights: jax.Array, previous: jax.Array, gate: jax.Array) -> jax
 
     Returns:
         [..., H, N] weights.
+
+    Example:
+        >>> print(interpolate(jnp.eye(3)[:1], jnp.eye(3)[1:2], jnp.array([0.7])))
+        [[0.7 0.3 0. ]]
     """
     gate = gate[..., None]
     return gate * weights + (1 - gate) * previous
@@ -80,6 +89,10 @@ def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
 
     Raises:
         ValueError: if J is even or greater than N.
+
+    Example:
+        >>> print(shift(jnp.eye(4)[3:], jnp.array([[0.0, 0.2, 0.8]])))
+        [[0.8 0.  0.  0.2]]
     """
     taps, slots = shifts.shape[-1], weights.shape[-1]
     if taps % 2 == 0 or taps > slots:
@@ -108,6 +121,10 @@ def sharpen(weights: jax.Array, sharpening: jax.Array) -> jax.Array:
 
     Returns:
         [..., H, N] weights, 0 where `weights` is 0.
+
+    Example:
+        >>> print(sharpen(jnp.array([[0.2, 0.5, 0.3]]), jnp.array([4.0])))
+        [[0.02 0.87 0.11]]
     """
     # Not `> 0`: the derivative of the logarithm overflows for denormal numbers.
     positive = weights >= jnp.finfo(weights.dtype).tiny
@@ -141,6 +158,19 @@ def address(
 
     Raises:
         ValueError: if J is even or greater than N.
+
+    Example:
+        >>> weights = address(
+        ...     jnp.eye(4),
+        ...     previous=jnp.eye(4)[:1],
+        ...     key=jnp.eye(4)[2:3],
+        ...     strength=jnp.array([20.0]),
+        ...     gate=jnp.array([1.0]),
+        ...     shifts=jnp.array([[0.0, 0.0, 1.0]]),
+        ...     sharpening=jnp.array([1.0]),
+        ... )
+        >>> print(weights)  # slot 2 by content, shifted by one
+        [[0. 0. 0. 1.]]
     """
     weights = content_weights(key, memory, strength)
     weights = interpolate(weights, previous, gate)
@@ -156,6 +186,10 @@ def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
 
     Returns:
         [..., H, M] read vectors, r_t.
+
+    Example:
+        >>> print(read(jnp.array([[0.5, 0.5, 0.0]]), jnp.array([[1.0], [3.0], [9.0]])))
+        [[2.]]
     """
     return weights @ memory
 
@@ -175,6 +209,14 @@ def write(
 
     Returns:
         [..., N, M] the memory after the step, M_t.
+
+    Example:
+        >>> memory, focus = jnp.ones((3, 2)), jnp.array([[0.0, 1.0, 0.0]])
+        >>> add = jnp.array([[5.0, 7.0]])
+        >>> print(write(memory, focus, erase=jnp.ones((1, 2)), add=add))
+        [[1. 1.]
+         [5. 7.]
+         [1. 1.]]
     """
     retained = jnp.prod(1 - weights[..., None] * erase[..., None, :], axis=-3)
     return memory * retained + jnp.swapaxes(weights, -1, -2) @ add

@@ -29,6 +29,12 @@ def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
 
     Returns:
         [length, D] in the default float dtype.
+
+    Example:
+        >>> print(sinusoids(3, 4))
+        [[ 0.    1.    0.    1.  ]
+         [ 0.84  0.54  0.01  1.  ]
+         [ 0.91 -0.42  0.02  1.  ]]
     """
     angles = _angles(offset + jnp.arange(length), dim)
     waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
@@ -51,6 +57,12 @@ def learned_positions(
 
     Raises:
         ValueError: if some positions are outside of the table.
+
+    Example:
+        >>> table = jnp.arange(8.0).reshape(4, 2)
+        >>> print(learned_positions(table, 2, offset=1))
+        [[2. 3.]
+         [4. 5.]]
     """
     static = not isinstance(offset, jax.core.Tracer)
     if length > len(table) or static and not 0 <= offset <= len(table) - length:
@@ -78,6 +90,13 @@ def rotary(x: jax.Array, position: jax.Array) -> jax.Array:
 
     Raises:
         ValueError: if D is odd.
+
+    Example:
+        >>> query, key = jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 1.0]])
+        >>> for m, n in ((0, 1), (5, 6)):
+        ...     print(rotary(query, jnp.array(m)) @ rotary(key, jnp.array(n)).T)
+        [[-0.84]]
+        [[-0.84]]
     """
     if x.shape[-1] % 2:
         raise ValueError(f"x {x.shape} must have an even width")

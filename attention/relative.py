@@ -42,6 +42,13 @@ def relative_scores(
     Raises:
         ValueError: if the number of rows of `table` is even, or the widths of `query`
             and `table` differ.
+
+    Example:
+        >>> table = jnp.array([[1.0], [2.0], [3.0]])  # left, same, right
+        >>> print(relative_scores(jnp.ones((3, 1)), table, keys=3))
+        [[2. 3. 3.]
+         [1. 2. 3.]
+         [1. 1. 2.]]
     """
     check_table(table)
     if query.shape[-1] != table.shape[-1]:
@@ -65,6 +72,13 @@ def relative_values(
 
     Raises:
         ValueError: if the number of rows of `table` is even.
+
+    Example:
+        >>> table = jnp.array([[1.0], [2.0], [3.0]])  # left, same, right
+        >>> print(relative_values(jnp.eye(3)[::-1], table))
+        [[3.]
+         [2.]
+         [1.]]
     """
     check_table(table)
     queries, keys = weights.shape[-2:]
@@ -105,6 +119,13 @@ def relative_attention(
         TypeError: if `mask` is not bool.
         ValueError: if the number of rows of a table is even, the widths or the numbers
             of keys do not match, or `mask` does not broadcast.
+
+    Example:
+        >>> x, table = jnp.ones((3, 2)), jnp.array([[9.0, 9.0], [0.0, 0.0], [0.0, 0.0]])
+        >>> print(relative_attention(x, x, x, table, 0 * table).weights)
+        [[0.33 0.33 0.33]
+         [1.   0.   0.  ]
+         [0.5  0.5  0.  ]]
     """
     scaled = query / math.sqrt(query.shape[-1])
     scores = score(query, key)

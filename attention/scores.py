@@ -80,6 +80,12 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
 
     Raises:
         ValueError: if the widths of `query` and `key` differ.
+
+    Example:
+        >>> query = jnp.array([[1.0, 2.0]])
+        >>> key = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> print(dot_scores(query, key))
+        [[1. 2. 3.]]
     """
     return _dot(query, key)
 
@@ -104,6 +110,10 @@ def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
 
     Raises:
         ValueError: if the widths of `query` and `key` differ.
+
+    Example:
+        >>> print(scaled_dot_scores(jnp.ones((1, 4)), jnp.ones((3, 4))))
+        [[2. 2. 2.]]
     """
     return dot_scores(query / math.sqrt(query.shape[-1]), key)
 
@@ -134,6 +144,11 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
 
     Raises:
         ValueError: if `w` does not fit the widths of `query` and `key`.
+
+    Example:
+        >>> query, key = jnp.array([[1.0, 2.0]]), jnp.eye(3)
+        >>> print(general_scores(query, key, jnp.arange(6.0).reshape(2, 3)))
+        [[ 6.  9. 12.]]
     """
     return _dot(jnp.einsum("...qd,...de->...qe", query, w), key)
 
@@ -206,6 +221,11 @@ def multiplicative_scores(
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
+
+    Example:
+        >>> query, key = jnp.array([[1.0, 2.0]]), jnp.eye(3)
+        >>> print(multiplicative_scores(query, key, jnp.ones((2, 1)), jnp.ones((3, 1))))
+        [[3. 3. 3.]]
     """
     return _multiplicative_compare(query, _projected_key(key, w_key), w_query)
 
@@ -237,6 +257,12 @@ def scaled_multiplicative_scores(
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
+
+    Example:
+        >>> query, key = jnp.ones((1, 2)), jnp.eye(3)
+        >>> w_query, w_key = jnp.ones((2, 4)), jnp.ones((3, 4))
+        >>> print(scaled_multiplicative_scores(query, key, w_query, w_key))
+        [[4. 4. 4.]]
     """
     return _scaled_compare(query, _projected_key(key, w_key), w_query)
 
@@ -311,6 +337,11 @@ def additive_scores(
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
+
+    Example:
+        >>> query, key, w = jnp.eye(2)[:1], jnp.eye(2), jnp.eye(2)
+        >>> print(additive_scores(query, key, w, w, v=jnp.ones(2)))
+        [[0.96 1.52]]
     """
     return _additive_compare(query, _projected_key(key, w_key), w_query, v)
 
@@ -341,6 +372,11 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
 
     Raises:
         ValueError: if `w` does not fit the width of `query`.
+
+    Example:
+        >>> query, key = jnp.array([[1.0, 2.0]]), jnp.zeros((4, 5))
+        >>> print(location_scores(query, key, jnp.eye(2, 3)))
+        [[  1.   2.   0. -inf]]
     """
     keys = key.shape[-2]
     scores = jnp.einsum("...qd,...dl->...ql", query, w[..., :keys])
@@ -385,6 +421,12 @@ def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.
     Raises:
         ValueError: if the widths of `query` and `key` differ, or if `strength` has
             another shape than their batch axes.
+
+    Example:
+        >>> query = jnp.array([[3.0, 0.0]])
+        >>> key = jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+        >>> print(cosine_scores(query, key, jnp.array(10.0)))
+        [[10.    7.07  0.  ]]
     """
     return _cosine_compare(query, _unit(key), strength)
 
@@ -479,6 +521,13 @@ def location_aware_scores(
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`, or `previous` has a different number of keys.
+
+    Example:
+        >>> query, key, w = jnp.zeros((1, 1)), jnp.zeros((4, 1)), jnp.ones((1, 1))
+        >>> back = jnp.array([[1.0], [0.0], [0.0]])  # reads the key before
+        >>> p = jnp.eye(4)[:1]
+        >>> print(location_aware_scores(query, key, w, w, w[0], back, w, previous=p))
+        [[0.   0.76 0.   0.  ]]
     """
     return _location_aware_compare(
         query,
@@ -536,6 +585,11 @@ def additive_relu_scores(
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
+
+    Example:
+        >>> query, key, w = jnp.eye(2)[:1], jnp.eye(2), jnp.eye(2)
+        >>> print(additive_relu_scores(query, key, w, w, v=jnp.array([1.0, 2.0])))
+        [[2. 3.]]
     """
     return _additive_relu_compare(query, _projected_key(key, w_key), w_query, v)
 

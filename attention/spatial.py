@@ -59,6 +59,13 @@ def embedded_gaussian(
     Raises:
         ValueError: if the widths of `query` and `key` or the rows and columns of `key`
             and `value` differ.
+
+    Example:
+        >>> x = jnp.array([[[1.0], [-2.0]]])  # one row, two columns
+        >>> context, weights = embedded_gaussian(x, x, x)
+        >>> print(weights.reshape(2, 2))
+        [[0.95 0.05]
+         [0.   1.  ]]
     """
     _check(query, key, value)
     scores = dot_scores(_flatten(query), _flatten(key))  # [..., I J, K L]
@@ -81,6 +88,12 @@ def dot_product(query: jax.Array, key: jax.Array, value: jax.Array) -> Attention
     Raises:
         ValueError: if the widths of `query` and `key` or the rows and columns of `key`
             and `value` differ.
+
+    Example:
+        >>> x = jnp.array([[[1.0], [-2.0]]])  # one row, two columns
+        >>> print(dot_product(x, x, x).weights.reshape(2, 2))
+        [[ 0.5 -1. ]
+         [-1.   2. ]]
     """
     _check(query, key, value)
     scores = dot_scores(_flatten(query), _flatten(key))  # [..., I J, K L]
@@ -106,6 +119,12 @@ def concatenation(
     Raises:
         ValueError: if the widths of `query` and `key` or the rows and columns of `key`
             and `value` differ, or if `w` is not [2 D].
+
+    Example:
+        >>> x = jnp.array([[[1.0], [-2.0]]])  # one row, two columns
+        >>> print(concatenation(x, x, x, w=jnp.array([1.0, 1.0])).weights.reshape(2, 2))
+        [[1. 0.]
+         [0. 0.]]
     """
     _check(query, key, value)
     width = query.shape[-1]
@@ -132,6 +151,11 @@ def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
 
     Raises:
         ValueError: if `size` is below 1 or does not divide I and J.
+
+    Example:
+        >>> print(max_pool(jnp.arange(16.0).reshape(4, 4, 1))[..., 0])
+        [[ 5.  7.]
+         [13. 15.]]
     """
     *batch, rows, columns, channels = x.shape
     if size < 1 or rows % size or columns % size:

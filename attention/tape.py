@@ -51,6 +51,11 @@ def empty_tape(*batch: int, slots: int, key: int, value: int) -> Tape:
 
     Returns:
         A tape of zeros without valid slots.
+
+    Example:
+        >>> tape = empty_tape(8, slots=5, key=3, value=6)
+        >>> print(tape.key.shape, tape.value.shape, tape.valid.any())
+        (8, 5, 3) (8, 5, 6) False
     """
     shape = (*batch, slots)
     zeros = jnp.zeros((*shape, key)), jnp.zeros((*shape, value))
@@ -70,6 +75,12 @@ def append(
 
     Returns:
         A tape with the same number of slots.
+
+    Example:
+        >>> tape = empty_tape(slots=2, key=1, value=1)
+        >>> tape = append(tape, key=jnp.array([5.0]), value=jnp.array([7.0]))
+        >>> print(tape.key[:, 0], tape.value[:, 0], tape.valid)
+        [0. 5.] [0. 7.] [False  True]
     """
     new = Tape(key, value, jnp.broadcast_to(valid, key.shape[:-1]))
     axis = tape.valid.ndim - 1
@@ -95,6 +106,14 @@ def read_tape(scores: jax.Array, tape: Tape) -> Attention:
     Raises:
         TypeError: if `scores` is not floating.
         ValueError: if `scores` and `tape` have different numbers of slots.
+
+    Example:
+        >>> tape = empty_tape(slots=3, key=1, value=1)
+        >>> for x in (1.0, 2.0):
+        ...     tape = append(tape, jnp.array([x]), jnp.array([x]))
+        >>> context, weights = read_tape(tape.key[:, 0], tape)
+        >>> print(context, weights)
+        [1.73] [0.   0.27 0.73]
     """
     context, weights = attend(
         scores[..., None, :], tape.value, mask=tape.valid[..., None, :]
@@ -112,6 +131,13 @@ def token_weights(weights: jax.Array) -> jax.Array:
     Returns:
         [..., T, T] weights of each token over all tokens; weights on slots before the
         first token are dropped.
+
+    Example:
+        >>> slots = jnp.array([[0.0, 0.0], [0.0, 1.0], [0.3, 0.7]])  # T = 3, K = 2
+        >>> print(token_weights(slots))
+        [[0.  0.  0. ]
+         [1.  0.  0. ]
+         [0.3 0.7 0. ]]
     """
     tokens, slots = weights.shape[-2:]
     # Slot k of token t holds token t - K + k.

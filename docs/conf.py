@@ -5,11 +5,16 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import download_reference, pending_xref
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from explorer import page as explorer_page  # noqa: E402
 from training import reference  # noqa: E402
 
 project = "attention-jax"
@@ -23,6 +28,10 @@ extensions = [
 exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 html_theme = "furo"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["live.js"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 default_role = "py:obj"
@@ -31,14 +40,64 @@ napoleon_use_ivar = True
 autodoc_typehints = "none"  # the docstrings have shapes
 
 
+class Explorer(SphinxDirective):
+    """A live figure: the explorer with the packed example docs/live/NAME.zlib.
+
+    More arguments are choices of the reader, such as query=3. In pages that are also
+    read elsewhere, it is the comment `<!-- explorer: NAME query=3 -->`.
+    """
+
+    required_arguments, optional_arguments = 1, 9
+
+    def run(self):
+        """Returns a frame with the page that `write_live` writes."""
+        name, *choices = self.arguments
+        if not Path(self.env.srcdir, f"live/{name}.zlib").exists():
+            raise self.error(f"docs/live has no example {name}")
+        address = f"{'../' * self.env.docname.count('/')}live/{name}.html"
+        address += "#" + "&amp;".join(choices) if choices else ""
+        html = (
+            f'<figure class="live"><iframe src="{address}" loading="lazy" '
+            f'title="attention of {name}"></iframe><figcaption>A live figure; '
+            f'<a href="{address}">open it in a page of its own</a>.'
+            "</figcaption></figure>"
+        )
+        return [nodes.raw("", html, format="html")]
+
+
+def write_math(self, node):
+    """Writes an equation as MathML, which browsers set without a script."""
+    is_block = isinstance(node, nodes.math_block)
+    try:
+        html = tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=is_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning(str(error), location=node)
+        raise nodes.SkipNode from error
+    self.body.append(f'<div class="math">{html}</div>' if is_block else html)
+    raise nodes.SkipNode
+
+
+def write_live(app):
+    """Writes the page of each packed example, which is not committed."""
+    folder = Path(app.outdir, "live")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(Path(app.srcdir, "live").glob("*.zlib")):
+        html = explorer_page.html_of(path.read_bytes())
+        (folder / f"{path.stem}.html").write_text(html, "utf-8")
+
+
 def prepare(app, page, source):
     """Puts the pages that an index page links to into the navigation.
 
-    Links to the Markdown files outside of docs/ download them.
+    These are pages of its folder, and the index pages of the folders in it. Links to
+    the Markdown files outside of docs/ download them.
     """
+    source[0] = re.sub(
+        r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
+    )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
     if page.rpartition("/")[2] == "index":
-        links = re.findall(r"\]\(((?!\.\.)[\w/-]+)\.md\)", source[0])
+        links = re.findall(r"\]\(((?:[\w-]+/)?index|[\w-]+)\.md\)", source[0])
         lines = "\n".join(dict.fromkeys(links))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
 
@@ -55,6 +114,14 @@ def link_functions(app, tree):
             )
             link += nodes.literal("", name)
             node.replace_self(link)
+
+
+def leave_out_docstrings(app, tree):
+    """Leaves out the docstrings of functions that a page includes by name."""
+    for node in tree.findall(nodes.literal_block):
+        if node.get("source", "").endswith(".py"):
+            code = re.sub(r'\n *""".*?"""\n', "\n", node.astext(), flags=re.DOTALL)
+            node.replace_self(nodes.literal_block(code, code, **node.attributes))
 
 
 def write_configs(app):
@@ -85,7 +152,11 @@ def convert(app, kind, name, value, options, lines):
 
 def setup(app):
     """Connects the functions."""
+    app.add_directive("explorer", Explorer)
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
+    app.connect("builder-inited", write_live)
     app.connect("builder-inited", write_configs)
     app.connect("source-read", prepare)
     app.connect("doctree-read", link_functions)
+    app.connect("doctree-read", leave_out_docstrings)
     app.connect("autodoc-process-docstring", convert, priority=400)

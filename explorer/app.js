@@ -209,7 +209,7 @@ class App {
   // The queries as buttons, for a view that has no rows.
   #steps(look) {
     const button = (q) => {
-      const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]) });
+      const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]).trim() || "␣" });
       made.dataset.query = q;
       made.addEventListener("click", () => this.choose(q, this.choices.key));
       return made;
@@ -418,6 +418,12 @@ function table(look, name) {
 }
 
 unpack($("data").textContent.trim()).then(
-  (page) => { window.explorer = new App(page); document.body.dataset.ready = "true"; },
+  (page) => {
+    window.explorer = new App(page);
+    document.body.dataset.ready = "true";
+    if (parent === window) return;  // a frame tells the page around it its height
+    const tell = () => parent.postMessage({ explorer: document.documentElement.offsetHeight }, "*");
+    new ResizeObserver(tell).observe(document.documentElement);
+  },
   (error) => { $("live").textContent = `The data of this page cannot be read: ${error.message}`; },
 );

@@ -52,11 +52,16 @@ def html(content: Examples, title: str) -> str:
     Raises:
         UserError: if it would be larger than `LIMIT`.
     """
+    return html_of(zlib.compress(pack(content, title), 6))
+
+
+def html_of(data: bytes) -> str:
+    """Returns the page of packed and compressed data; see `html` and `pack`."""
     parts = {"style.css": (_FOLDER / "style.css").read_text()}
     parts["script"] = "\n".join(
         (_FOLDER / f"{name}.js").read_text() for name in _SCRIPTS
     )
-    parts["data"] = base64.b64encode(zlib.compress(pack(content, title), 6)).decode()
+    parts["data"] = base64.b64encode(data).decode()
     page = (_FOLDER / "page.html").read_text()
     for name, text in parts.items():
         page = page.replace(f"@@{name}@@", text)

@@ -48,7 +48,7 @@ const labelSpace = (labels, limit) =>
 const heatMap = {
   layout(look) {
     const { attention: a, rows, columns } = look;
-    const left = labelSpace([...a.queries, a.titles[0]], 170), top = labelSpace(a.keys, 150) + 18;
+    const left = labelSpace([...a.queries, a.titles[0]], 182), top = labelSpace(a.keys, 182) + 18;
     const width = Math.min(MAX_CELL, (look.width - left) / columns.length);
     const height = Math.min(MAX_CELL, Math.max(width, 2), 1400 / rows.length);
     return { left, top, width, height };

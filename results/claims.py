@@ -181,6 +181,26 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
     )
 
 
+def in_words(table: Table, rows: Sequence[Tested]) -> str:
+    """Returns the claims of one table as a list of sentences.
+
+    Args:
+        table: the table.
+        rows: its tested claims.
+    """
+    title, metric = table.tested_metric
+    lines = []
+    for row in rows:
+        scores = ", ".join(
+            f"{markdown.mean(records, metric, table.digits)} (*{label}*)"
+            for label, records in zip(row.labels, row.records, strict=True)
+        )
+        text, metric_title = (x[0].upper() + x[1:] for x in (row.claim.text, title))
+        verdict = row.last_cells[-1]
+        lines.append(f'- "{text}": **{verdict}**. {metric_title}: {scores}.')
+    return "\n".join(lines)
+
+
 def seeds(
     tables: Mapping[str, Table], records: Sequence[Record], homes: Mapping[str, str]
 ) -> str:

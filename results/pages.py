@@ -7,6 +7,9 @@ claims that compare one of the runs:
     <!-- results:begin alignments: short_bahdanau short_luong_dot_global -->
     <!-- results:end alignments -->
 
+With `_in_words` in place of `_claims`, the claims are sentences; such a block repeats
+results that another page has.
+
 A source file is included between `<!-- source:begin PATH -->` and
 `<!-- source:end PATH -->`.
 
@@ -24,6 +27,8 @@ from base.errors import UserError
 from results.records import ROOT
 
 Show = Callable[[tuple[str, ...]], str]  # names of runs (all if empty) -> Markdown
+
+IN_WORDS = "_in_words"  # ends the name of a block that repeats a table of claims
 
 _MARK = re.compile(r"<!-- *results:(.*?)-->")
 _BEGIN = re.compile(r"begin (\w+)(?:: ([\w ]+))? ")
@@ -82,13 +87,13 @@ def homes(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
         for block in blocks(page, text):
             if block.table not in tables:
                 raise UserError(f"{page}: no table is called {block.table}")
-            if block.runs:
+            if block.runs or block.table.endswith(IN_WORDS):
                 continue
             if home := pages.get(block.table):
                 raise UserError(f"{page}: the table {block.table} is on {home} already")
             pages[block.table] = page
     for table in tables:
-        if table not in pages:
+        if table not in pages and not table.endswith(IN_WORDS):
             problem = f"no page shows the table {table}"
             raise UserError(f"{problem}: put its marks on a page of docs/")
     return pages

@@ -17,7 +17,7 @@ from figures import canvas, drawings
 from results import claims, figures, line_charts, markdown, pages, records, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.records import FLOORS, FOLDER, ROOT, Record
-from results.schema import Measured, Run, recorded
+from results.schema import Measured, Run, Table, recorded
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
 
@@ -50,7 +50,10 @@ def tables(
         if table.curves:
             shows[f"{name}_curves"] = partial(_learning_curves, measured[name])
         if table.claims:
-            shows[f"{name}_claims"] = partial(_claims, measured[name], all_records)
+            as_table = partial(claims.of_table, records=all_records)
+            shows[f"{name}_claims"] = partial(_claims, measured[name], as_table)
+            in_words = partial(_claims, measured[name], claims.in_words)
+            shows[f"{name}{pages.IN_WORDS}"] = in_words
     whole: dict[str, Callable[[], str]] = {
         "claims": partial(claims.of_all, measured, homes),
         "counts": partial(claims.counts, measured),
@@ -172,7 +175,11 @@ def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
     return markdown.table(["score", *(f"width {w}" for w in widths)], lines)
 
 
-def _claims(measured: Measured, records: list[Record], runs: Sequence[str]) -> str:
+def _claims(
+    measured: Measured,
+    show: Callable[[Table, list[claims.Tested]], str],
+    runs: Sequence[str],
+) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
     measured.select(runs)
     lines = [
@@ -180,7 +187,7 @@ def _claims(measured: Measured, records: list[Record], runs: Sequence[str]) -> s
         for row in claims.tested(measured)
         if not runs or not {row.claim.better, row.verdict.rival}.isdisjoint(runs)
     ]
-    return claims.of_table(measured.table, lines, records) if lines else markdown.EMPTY
+    return show(measured.table, lines) if lines else markdown.EMPTY
 
 
 def _headline(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str:

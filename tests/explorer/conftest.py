@@ -25,12 +25,18 @@ def browser():
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Opens examples as a page; fails on an error or a request at the end."""
+    """Opens examples, or packed ones, as a page.
+
+    Fails on an error or a request at the end.
+    """
     pages, errors, requests = [], [], []
 
     def open_page(given, fragment="", **options):
         path = tmp_path / "page.html"
-        explorer_page.write(path, given, "A title")
+        if isinstance(given, bytes):
+            path.write_text(explorer_page.html_of(given))
+        else:
+            explorer_page.write(path, given, "A title")
         page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda x: x.type == "error" and errors.append(x.text))

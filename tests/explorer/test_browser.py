@@ -1,22 +1,26 @@
 """The explorer's page in a browser: what a reader sees and does."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pages import HOSTILE, attention, content, points, predicted, tokens
+from pages import HOSTILE, attention, content, points, predicted, tokens, unpack
 
 from explorer.examples import Example, Examples
 from figures.attention import Places, grid
 
+DOCS = Path(__file__).parents[2] / "docs"
+LIVE = sorted(DOCS.glob("live/*.zlib"))
 
-def cell(page, row, column):
-    """The middle of a cell of the heat map, in pixels of its canvas."""
+
+def cell(page, row, column, share=0.5):
+    """The middle, or another share, of a cell of the heat map, in canvas pixels."""
     layout = page.evaluate(
         "() => heatMap.layout(document.querySelector('.panel').look)"
     )
-    x = layout["left"] + (column + 0.5) * layout["width"]
-    return x, layout["top"] + (row + 0.5) * layout["height"]
+    x = layout["left"] + (column + share) * layout["width"]
+    return x, layout["top"] + (row + share) * layout["height"]
 
 
 def pixel(page, x, y):
@@ -155,7 +159,11 @@ def test_the_slider_shows_moments_of_the_training(opened):
 
 
 def test_everything_is_reached_by_the_keyboard(opened):
-    page = opened(content([attention(tokens(3), tokens(3), heads=2)]))
+    check_keyboard(opened(content([attention(tokens(3), tokens(3), heads=2)])))
+
+
+def check_keyboard(page):
+    """Asserts that Tab reaches each control, and that arrow keys read a map."""
     reached = set()
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -167,6 +175,57 @@ def test_everything_is_reached_by_the_keyboard(opened):
         ".filter((e) => e.checkVisibility()).map((e) => e.id)"
     )
     assert {*visible, "CANVAS", "SUMMARY"} <= reached
+    page.locator(".panel canvas").first.focus()
+    before = page.inner_text("#live")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#live") != before
+
+
+def colour(weight):
+    """The colour of a weight in the light scheme."""
+    stops = [[255, 255, 255], [107, 174, 214], [8, 48, 107]]
+    return [np.interp(weight, [0, 0.5, 1], channel) for channel in np.transpose(stops)]
+
+
+@pytest.mark.parametrize("path", LIVE, ids=lambda path: path.stem)
+def test_the_live_figures_of_the_pages_work(opened, path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    assert path.stat().st_size <= 200_000
+    data = path.read_bytes()
+    page = opened(data, "head=0", device_scale_factor=2)
+    assert page.evaluate("performance.now()") < 2000  # milliseconds
+    response = axe.run(page).response
+    assert not [(x["id"], x["nodes"]) for x in response["violations"]]
+    page.evaluate("explorer.choices.view = 'map'; explorer.update()")
+    header, array = unpack(explorer_page.html_of(data))
+    maps = header["examples"][0]["results"][0][-1]["maps"]
+    given = min(maps, key=lambda x: x["name"] != "cross")  # the first of this kind
+    weights = array(given["weights"], "<u1").reshape(given["shape"])[0] / 255
+    share = 0.3 if "position" in given else 0.5  # beside the line of the position
+    for at in (weights.argmax(), weights.argmin()):
+        row, column = np.unravel_index(at, weights.shape)
+        painted = pixel(page, *cell(page, row, column, share))
+        np.testing.assert_allclose(painted, colour(weights[row, column]), atol=1)
+    check_keyboard(page)
+
+
+def test_a_live_figure_tells_its_height_and_works_only_with_scripts(browser, tmp_path):
+    (tmp_path / "figure.html").write_text(explorer_page.html_of(LIVE[0].read_bytes()))
+    script = (DOCS / "_static/live.js").read_text()
+    frame = '<div class="live"><iframe src="figure.html"></iframe></div>'
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html>{frame}<script>{script}</script>")
+    page = browser.new_page()
+    page.goto(f"file://{path}")
+    page.wait_for_selector("iframe[data-height]")
+    inner = page.frames[1].evaluate("document.documentElement.scrollHeight")
+    assert page.locator("iframe").bounding_box()["height"] >= inner > 400
+    page.close()
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"file://{tmp_path}/figure.html")
+    assert "needs JavaScript" in page.inner_text("body")
+    assert not page.locator("#controls").is_visible()
+    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import doctest
 import importlib
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import attention
@@ -240,20 +242,52 @@ def test_commands_and_links_of_a_file_lead_to_what_exists(name, monkeypatch):
         )
 
 
+LOADED = ":smoke", "kernel_regression.py:tiny"  # configs that train in seconds
+
+
+def train_loaded(page, code, tmp_path, monkeypatch):
+    """Trains each run that code of a page loads, by the page's command for it."""
+    for workdir in re.findall(r"load\(\"(.+?)\"\)", code):
+        (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
+        config = words[2].removeprefix("--config=")
+        assert config.endswith(LOADED), f"{config} takes too long for a test"
+        monkeypatch.chdir(ROOT)
+        config = configuration.read(config, [])
+        monkeypatch.chdir(tmp_path)
+        assert loop.train(config, Path(workdir)) == 0
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """A block that loads a run gets one, trained by the page's command for it."""
     for block in blocks(page, "python"):
-        for workdir in re.findall(r"load\(\"(.+?)\"\)", block):
-            (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
-            config = words[2].removeprefix("--config=")
-            assert config.endswith(":smoke"), "a block can only load a smoke run"
-            monkeypatch.chdir(ROOT)
-            config = configuration.read(config, [])
-            monkeypatch.chdir(tmp_path)
-            assert loop.train(config, Path(workdir)) == 0
-        monkeypatch.chdir(tmp_path)
+        train_loaded(page, block, tmp_path, monkeypatch)
         exec(block, {})
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "pycon")])
+def test_sessions_print_what_the_page_says(page, tmp_path, monkeypatch):
+    session = "\n".join(blocks(page, "pycon"))
+    train_loaded(page, session, tmp_path, monkeypatch)
+    test = doctest.DocTestParser().get_doctest(session, {}, page, page, 0)
+    report = []
+    with np.printoptions():  # restores what the session sets
+        doctest.DocTestRunner().run(test, out=report.append)
+    assert "".join(report) == ""
+
+
+INCLUDED = re.compile(r"```{literalinclude} (\S+)\n:pyobject: (\S+)\n")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if INCLUDED.search(TEXTS[page])]
+)
+def test_included_functions_exist(page):
+    for path, name in INCLUDED.findall(TEXTS[page]):
+        body = ast.parse(((ROOT / page).parent / path).read_text("utf-8")).body
+        for part in name.split("."):
+            (node,) = (x for x in body if getattr(x, "name", None) == part)
+            body = node.body
 
 
 @pytest.mark.slow
@@ -278,6 +312,11 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
     text = (site / "mechanisms/additive.html").read_text()
     assert "api/attention.scores.additive_scores.html#" in text
     assert 'class="math' in text
+    assert 'src="../live/bahdanau_nmt.html"' in text
+    for path in site.glob("**/*.html"):
+        tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", path.read_text())
+        loads = [x for x in tags if re.search(r"""(src|href)=["'](https?:)?//""", x)]
+        assert not loads, f"{path} loads {loads} from elsewhere"
 
 
 def test_the_readme_names_what_its_files_define():
@@ -343,7 +382,8 @@ def run_tests(folder, files, chosen=""):
 
 def test_the_worked_changes_pass_their_tests(project):
     files = "tests/test_query_pooling.py tests/project/test_package.py "
-    files += "tests/attention/test_scores.py tests/attention/test_scalar_scores.py"
+    files += "tests/attention/test_scores.py tests/attention/test_scalar_scores.py "
+    files += "tests/attention/test_examples.py"
     chosen = "test_query_pooling or test_package or gaussian or test_scores and axes"
     run_tests(project, files, chosen)
 

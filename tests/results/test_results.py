@@ -923,6 +923,9 @@ def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
     assert first_cells("t_claims", "d") == ["c beats d"]
     assert first_cells("t_claims", "c") == ["a is best", "c beats d"]
     assert first_cells("t_claims") == ["a is best", "c beats d"]
+    in_words = show(tmp_path, "t_in_words", "d")
+    assert in_words.startswith('- "C beats d": **')
+    assert in_words.endswith("BLEU: 3.0 (*cc*), 4.0 (*dd*).")
 
 
 @pytest.mark.parametrize(
