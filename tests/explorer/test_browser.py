@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pages import HOSTILE, attention, content, points, predicted, tokens, unpack
 
+from explorer import page as explorer_page
 from explorer.examples import Example, Examples
 from figures.attention import Places, grid
 
