@@ -1,17 +1,15 @@
 """Packed examples of short trainings, for the live figures of docs/."""
 
 import re
-import zlib
 
 import pytest
-from pages import unpack
-from smoke import run
+from pages import attention, content, tokens, unpack
 
 from base.errors import UserError
-from explorer import page
+from explorer import examples, page
 from results import live
 from results.live import LIVE, Live
-from training import configuration, run_directory
+from training import configuration
 from training.task import Task
 
 
@@ -34,22 +32,24 @@ def test_the_trainings_of_the_examples_have_valid_configs(monkeypatch):
 
 
 def test_an_example_has_its_commands_and_few_moments(tmp_path, monkeypatch):
-    workdir = run("bahdanau_nmt")
+    (tmp_path / "runs/live/example/checkpoints").mkdir(parents=True)  # it is trained
+    monkeypatch.setattr(live, "ROOT", tmp_path)
     monkeypatch.setattr(live, "FOLDER", tmp_path / "live")
-    monkeypatch.setattr(live, "_workdir", lambda *_: workdir)
-    monkeypatch.setattr(live, "ROOT", workdir.parent)
-    monkeypatch.setattr(live, "_MOMENTS", 2)
+    monkeypatch.setattr(live, "_MOMENTS", 3)
+    example = content([attention(tokens(3), tokens(4))]).examples[0]
+    answers = [[example.answers[0][0]._replace(text=f"{i}") for i in range(5)]]
+    examples_ = [example._replace(answers=answers)] * 2
+    answered = examples.Examples(examples_, ["example"], list("abcde"))
+    monkeypatch.setattr(examples, "of_split", lambda *_: answered)
     given = Live("example", ("bahdanau_nmt:smoke",), 2, "A title")
-    path = live.make(given)
-    header, _ = unpack(page.html_of(path.read_bytes()))
+    header, _ = unpack(page.html_of(live.make(given).read_bytes()))
     assert header["title"] == "A title" and len(header["examples"]) == 2
-    steps = [f"{step:,}" for step in run_directory.steps(workdir)]
-    assert header["steps"] == [steps[0], steps[-1]]
-    lines = header["examples"][1]["command"].splitlines()
-    assert lines == [*live.commands(given), lines[-1]]
-    assert all(len(x) == 2 for x in header["examples"][0]["results"])
-    monkeypatch.setattr(live, "LIMIT", len(zlib.compress(path.read_bytes())) // 2)
-    with pytest.raises(UserError, match="at most"):
+    assert header["steps"] == ["a", "c", "e"]
+    packed = header["examples"][1]
+    assert [x["text"] for x in packed["results"][0]] == ["0", "2", "4"]
+    assert packed["command"].splitlines() == [*live.commands(given), example.command]
+    monkeypatch.setattr(live, "LIMIT", 10)
+    with pytest.raises(UserError, match="at most 10"):
         live.make(given)
 
 
