@@ -46,13 +46,8 @@ VARIANTS = {
         "model": _SPATIAL,
     },
     "joint": {"loss.objects": 0.0},
-    "easy": {
-        "loss.objects": 0.0,
-        "data.source": "easy",
-        "evaluation.questions": 10_000,
-    },
+    "easy": {"data.source": "easy", "evaluation.questions": 10_000},
     "vqa": {
-        "loss.objects": 0.0,
         "data.source": "files",
         "data.size": 448,  # the paper's
         "data.max_length": 23,  # of the longest question

@@ -67,8 +67,7 @@ las_digits | las_digits --config.train_steps=1500 | 1
 sagan | sagan:corners --config.train_steps=1500 | 2
     | SAGAN learns to draw two corners that match
 ntm_recall | ntm_recall | 2 | A Neural Turing Machine recalls the next item of a list
-vqa_scenes | vqa_scenes:easy '--config.model.channels=(16,32)' --config.train_steps=1000
-    | 3 | Two glimpses of an image answer a question
+vqa_scenes | vqa_scenes | 3 | Two glimpses of an image answer a question
 snail_bandits | snail_bandits --config.train_steps=400 | 2
     | SNAIL pulls the arms of a bandit
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy

@@ -85,9 +85,6 @@ luong_nmt | Luong, general score, global alignment | English-German translation
 transformer_nmt_sinusoidal_equal
     | Transformer, sinusoids as in the paper | English-German translation
     | 27.3 BLEU (base, WMT14)
-transformer_nmt_equal
-    | Transformer, relative positions | English-German translation
-    | 26.8 BLEU (base, WMT14)
 transformer_nmt
     | Transformer, relative positions, Muon (the default) | English-German translation
 ntm_copy | Neural Turing Machine | copying 20 vectors

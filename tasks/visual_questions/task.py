@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import FieldError, UserError
+from base.errors import UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, SIZE, WEIGHT, Choice, Range
 from base.records import AttentionRecord, records_of
@@ -89,7 +89,8 @@ class VisualEvaluation(EvaluationConfig):
 class VisualLoss(Fields):
     """`config.loss`."""
 
-    # Weight of naming the object of each region; 0 for none.
+    # Weight of naming the object of each region; other sources than scenes do not know
+    # their objects.
     objects: Annotated[float, WEIGHT] = 0.0
 
 
@@ -99,11 +100,6 @@ class VisualConfig(ModelConfig):
     data: VisualFields = VisualFields()
     evaluation: VisualEvaluation = VisualEvaluation(checkpoint="best")
     loss: VisualLoss = VisualLoss()
-
-    def __post_init__(self):
-        if self.loss.objects and self.data.source != "scenes":
-            accepted = "0, or config.data.source=scenes"
-            raise FieldError("loss.objects", self.loss.objects, accepted)
 
 
 class VisualQuestionAnswering(Task):
@@ -138,12 +134,13 @@ class VisualQuestionAnswering(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
+        names_objects = config.loss.objects and config.data.source == "scenes"
         self.model = checks.build_model(
             config.architecture,
             config.model,
             vocab_size=self.vocabulary.words.size,
             answers=len(self.vocabulary.answers),
-            objects=scenes.OBJECTS if config.loss.objects else 0,
+            objects=scenes.OBJECTS if names_objects else 0,
         )
         self.objective = Supervised(
             self._init, self.loss, make_optimizer(config), axis_name=axis_name
@@ -175,11 +172,10 @@ class VisualQuestionAnswering(Task):
         count = jnp.asarray(len(nats), jnp.float32)
         given = (logits.argmax(-1)[:, None] == batch["answers"]).mean(1)
         metrics = {"training_agreement": (100 * given.sum(), count)}
-        weight = self.config.loss.objects
         for names in jax.tree.leaves(sown):
             errors = object_losses(names, batch["objects"])
             metrics["object_loss"] = errors.sum(), count
-            nats += weight * errors
+            nats += self.config.loss.objects * errors
         return nats.sum(), (count, metrics)
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Questions]:

@@ -265,7 +265,6 @@ def vqa_files(folder):
     """A config of two questions for each split in the format of VQA."""
     config = get_config("smoke")
     config.data.source, config.data.answers = "files", 2
-    config.loss.objects = 0.0
     (folder / "images").mkdir()
     for number in (7, 12):
         png(folder / f"images/COCO_val2014_{number:012}.png", number)
