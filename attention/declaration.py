@@ -112,6 +112,7 @@ def score_function(
     parts: Callable[..., ScoreParts] | None = None,
     same_width: bool = False,
     project: Scoring | None = None,
+    project_query: Scoring | None = None,
     compare: Scoring | None = None,
     match: Scoring | None = None,
     **parameters: tuple[str, ...] | Scalar,
@@ -119,9 +120,10 @@ def score_function(
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`.
+        parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`.
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
+        project_query: the same of the query, for `parts`.
         compare: `compare(query, projected_key, **parameters)` -> scores; by default the
             decorated function.
         match: `match(projected_query, projected_key, **parameters)` -> scores, without
@@ -175,7 +177,9 @@ def score_function(
 
         def checked_parts(query: jax.Array, key: jax.Array, **kwargs) -> ScoreParts:
             assert parts is not None
-            return parts(query, key, **fit(kwargs, D=query, projected=key))
+            fitted = fit(kwargs, D=query, projected=key)
+            query = project_query(query, **fitted) if project_query else query
+            return parts(query, key, **fitted)
 
         score = cast(ScoreFunction, checked)
         score.parameters = parameters

@@ -90,7 +90,7 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     return _dot(query, key)
 
 
-def _scaled_dot_parts(query: jax.Array, key: jax.Array) -> ScoreParts:
+def _scaled_dot_parts(query: jax.Array, key: jax.Array, **_: jax.Array) -> ScoreParts:
     return ScoreParts(query, key, 1 / math.sqrt(query.shape[-1]))
 
 
@@ -157,7 +157,7 @@ def _projected_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Arra
     return jnp.einsum("...ke,...ea->...ka", key, w_key)
 
 
-def _projected_query(query: jax.Array, w_query: jax.Array) -> jax.Array:
+def _projected_query(query: jax.Array, w_query: jax.Array, **_: jax.Array) -> jax.Array:
     return jnp.einsum("...qd,...da->...qa", query, w_query)
 
 
@@ -169,18 +169,6 @@ def _multiplicative_compare(
     query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
 ) -> jax.Array:
     return _dot(_projected_query(query, w_query), key)
-
-
-def _multiplicative_parts(
-    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
-) -> ScoreParts:
-    return ScoreParts(_projected_query(query, w_query), key)
-
-
-def _scaled_parts(
-    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
-) -> ScoreParts:
-    return _scaled_dot_parts(_projected_query(query, w_query), key)
 
 
 def _scaled(query: jax.Array, key: jax.Array, **_: jax.Array) -> jax.Array:
@@ -198,7 +186,8 @@ def _scaled_compare(
     project=_projected_key,
     compare=_multiplicative_compare,
     match=_multiplicative,
-    parts=_multiplicative_parts,
+    project_query=_projected_query,
+    parts=_dot_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -234,7 +223,8 @@ def multiplicative_scores(
     project=_projected_key,
     compare=_scaled_compare,
     match=_scaled,
-    parts=_scaled_parts,
+    project_query=_projected_query,
+    parts=_scaled_dot_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -294,18 +284,18 @@ def _additive_compare(
 def _additive_parts(
     query: jax.Array,
     key: jax.Array,
-    w_query: jax.Array,
     v: jax.Array,
     activation: str = "tanh",
     **_: jax.Array,
 ) -> ScoreParts:
-    return ScoreParts(_projected_query(query, w_query), key, v=v, activation=activation)
+    return ScoreParts(query, key, v=v, activation=activation)
 
 
 @score_function(
     project=_projected_key,
     compare=_additive_compare,
     match=_additive,
+    project_query=_projected_query,
     parts=_additive_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
@@ -478,6 +468,7 @@ def _location_aware_parts(
 @score_function(
     project=_projected_key,
     compare=_location_aware_compare,
+    project_query=_projected_query,
     parts=_location_aware_parts,
     w_query=("D", "A"),
     w_key=("E", "A"),
@@ -554,6 +545,7 @@ def _additive_relu_compare(
     project=_projected_key,
     compare=_additive_relu_compare,
     match=_additive_relu,
+    project_query=_projected_query,
     parts=partial(_additive_parts, activation="relu"),
     w_query=("D", "A"),
     w_key=("E", "A"),
