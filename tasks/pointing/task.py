@@ -278,7 +278,7 @@ class Pointing(Task):
 
         Scores are log-probabilities.
         """
-        best, *others = [_prediction(example, *each[:3]) for each in answer]
+        best, *others = [_prediction(example, each) for each in answer]
         return best._replace(others=tuple(others))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
@@ -300,8 +300,9 @@ class Pointing(Task):
         )
 
 
-def _prediction(instance: Instance, ids, score, weights) -> Prediction:
-    indices, maps = np.array(ids[:-1], np.int32) - 1, ()
+def _prediction(instance: Instance, answer: Hypothesis) -> Prediction:
+    indices, maps = np.array(answer.ids[:-1], np.int32) - 1, ()
+    weights = answer.weights
     if weights is not None:
         labels, titles = instance.labels(), ("output", "input")
         steps, keys = [*(labels[i] for i in indices), "end"], ["end", *labels]
@@ -317,4 +318,6 @@ def _prediction(instance: Instance, ids, score, weights) -> Prediction:
         maps = (
             AttentionMap("pointer", weights, steps, keys, titles=titles, places=places),
         )
-    return Prediction(instance.text(indices), score, maps, details=(instance, indices))
+    return Prediction(
+        instance.text(indices), answer.score, maps, details=(instance, indices)
+    )

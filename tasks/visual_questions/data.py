@@ -89,7 +89,7 @@ class Vocabulary(NamedTuple):
 
         Returns:
             int32 `question` [N, T], `answers` [N, K], -1 for answers that are not
-            possible, and `boxes` [N, M, 4]; of scenes, `objects`, too.
+            possible, and `boxes` [N, M, 4].
         """
         numbers = {answer: i for i, answer in enumerate(self.answers)}
         answers = [[numbers.get(x, -1) for x in each] for each in questions.answers]
@@ -97,7 +97,7 @@ class Vocabulary(NamedTuple):
             "question": pad([self.ids(x, length) for x in questions.texts], length),
             "answers": np.array(answers, np.int32),
             "boxes": questions.boxes.astype(np.int32),
-        } | ({} if questions.objects is None else {"objects": questions.objects})
+        }
 
     def ids(self, text: str, length: int) -> list[int]:
         """Returns the ids of the first words of a question."""
@@ -212,7 +212,8 @@ class VisualData:
 
             def pick(seeds: np.ndarray) -> Batch:
                 questions = self._encoded(compose(seeds, data.size))
-                return questions.rows(np.arange(len(seeds)))
+                rows = questions.rows(np.arange(len(seeds)))
+                return rows | {"objects": questions.objects}
 
             count = _SEEDS
         else:
