@@ -29,6 +29,7 @@ from scipy import sparse
 
 from models import efficientnet
 from results import records
+from results.schema import config_file
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
 from tasks.algorithmic import data as algorithmic
@@ -460,9 +461,7 @@ def labels(flag: str) -> Floors:
 
 
 def _config(flag: str) -> ConfigDict:
-    name, _, variant = flag.partition(":")
-    path = records.ROOT / "configs" / f"{name}.py"
-    return configuration.read(f"{path}:{variant}" if variant else str(path))
+    return configuration.read(str(records.ROOT / config_file(flag)))
 
 
 FLOORS: Mapping[str, Callable[[], Floors]] = {

@@ -20,7 +20,7 @@ from base import storage
 from base.errors import UserError
 from results.arguments import Parser
 from results.records import ROOT
-from results.schema import rows
+from results.schema import config_file, rows
 from training import moments
 
 FOLDER = ROOT / "docs/live"
@@ -83,8 +83,7 @@ def commands(live: Live) -> list[str]:
     lines = []
     for number, training in enumerate(live.trainings):
         config, *overrides = shlex.split(training)
-        path, _, variant = config.partition(":")
-        flag = f"--config=configs/{path}.py" + f":{variant}" * bool(variant)
+        flag = f"--config={config_file(config)}"
         workdir = f"--workdir={_workdir(live, number).relative_to(ROOT)}"
         lines.append(shlex.join(["python", "train.py", flag, workdir, *overrides]))
     return lines

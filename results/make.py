@@ -29,7 +29,7 @@ from results import records, tables
 from results.arguments import Parser, whole
 from results.families import FAMILY, FIGURES, TABLES
 from results.records import ROOT, Record
-from results.schema import Run
+from results.schema import Run, config_file
 from sweeps import workers
 from sweeps.workers import Processes, Share
 from training import checks, configuration, parallel
@@ -154,10 +154,8 @@ def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
     The run directory is by default the run's folder under runs/.
     """
     trained = _trained(run)
-    name, _, variant = run.config.partition(":")
-    config = f"configs/{name}.py" + f":{variant}" * bool(variant)
     flag = f"--workdir={workdir or f'runs/{_label(trained, seed)}'}"
-    train = ["python", "train.py", f"--config={config}", flag]
+    train = ["python", "train.py", f"--config={config_file(run.config)}", flag]
     train += [f"--config.{override}" for override in _overrides(trained, seed)]
     evaluate = ["python", "eval.py", flag, "--split=test"]
     if run.trained:
@@ -354,9 +352,8 @@ def _identity(run: Run, seed: int) -> dict[str, Any]:
 
 
 def _config(run: Run, seed: int) -> ConfigDict:
-    name, _, variant = run.config.partition(":")
-    path = ROOT / "configs" / f"{name}.py"
-    return configuration.read(f"{path}:{variant}", _overrides(run, seed))
+    flag = str(ROOT / config_file(run.config))
+    return configuration.read(flag, _overrides(run, seed))
 
 
 def _overrides(run: Run, seed: int) -> list[str]:

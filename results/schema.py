@@ -31,6 +31,12 @@ def fields(text: str) -> dict[str, str]:
     return {title.strip(): field.strip() for title, _, field in pairs}
 
 
+def config_file(config: str) -> str:
+    """Returns "configs/NAME.py:VARIANT" of "NAME:VARIANT", or without a variant."""
+    name, colon, variant = config.partition(":")
+    return f"configs/{name}.py{colon}{variant}"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """A reported experiment, one row of a table or of several.

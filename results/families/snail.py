@@ -1,4 +1,4 @@
-"""SNAIL (Mishra et al. 2018): bandits, tabular MDPs and letters of unread scripts."""
+"""SNAIL (Mishra et al. 2018): bandits and tabular MDPs."""
 
 from results.schema import Table, claims, fields, runs
 
