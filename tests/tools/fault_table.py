@@ -45,7 +45,7 @@ starts the same command again, and compares the run directory at the end with th
 an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
 checkpoints, and the rows of `metrics.jsonl` without times. The row of the sweep trains \
 [`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. The table counts the attempts \
-actually made. [Running](running.md#damage) says what a run does in each case.
+actually made. [Resuming](resuming.md#damage) says what a run does in each case.
 
 | fault | attempts | lost |
 |---|---:|---|
