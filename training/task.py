@@ -227,7 +227,8 @@ class Task(abc.ABC):
 
         parts = spread.each(part, range(0, len(examples), self.batch_size))
         leaves = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        shapes = jax.eval_shape(lambda: outputs(0, self.outputs))
+        # Traced again only where another process has computed the first part.
+        shapes = outputs(0, self._jit_outputs.eval_shape)
         return Stacked(jax.tree.unflatten(jax.tree.structure(shapes), leaves))
 
     @functools.cached_property
