@@ -180,7 +180,9 @@ def filling(folder: Path, root: Path) -> Iterator[Path]:
 
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     """Writes rows as tab-separated text; see `tsv_row`. Returns `path`."""
-    return _write_lines(path, [tsv_row(row) for row in [header, *rows]])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, "".join(f"{tsv_row(row)}\n" for row in [header, *rows]))
+    return path
 
 
 def tsv_row(cells: Sequence[Any]) -> str:
@@ -203,21 +205,23 @@ def read_tsv(path: Path) -> list[list[str]]:
         return list(csv.reader(file, delimiter="\t"))
 
 
-def write_markdown(
-    path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> Path:
-    """Writes rows as a Markdown table; returns `path`."""
-    lines = []
-    for row in [header, ("---",) * len(header), *rows]:
-        cells = (" ".join(str(cell).split()).replace("|", "\\|") for cell in row)
-        lines.append(f"| {' | '.join(cells)} |")
-    return _write_lines(path, lines)
+def markdown_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right_aligned: int | None = None,
+) -> str:
+    """Returns a table in Markdown.
 
-
-def _write_lines(path: Path, lines: Sequence[str]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, "".join(f"{line}\n" for line in lines))
-    return path
+    Args:
+        titles: column titles.
+        rows: rows of one cell per title.
+        right_aligned: number of columns at the end to align right; by default all but
+            the first.
+    """
+    count = len(titles) - 1 if right_aligned is None else right_aligned
+    ruler = ["---"] * (len(titles) - count) + ["---:"] * count
+    cells = ([x.replace("|", "\\|") for x in row] for row in [titles, ruler, *rows])
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def sha256(content: bytes) -> str:

@@ -39,9 +39,9 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from ml_collections import ConfigDict  # noqa: E402
 
+from base.storage import markdown_table  # noqa: E402
 from benchmarks.systems.ours import stand_in  # noqa: E402
 from configs import transformer_nmt  # noqa: E402
-from results import markdown  # noqa: E402
 from training import parallel, sharding, sharding_table  # noqa: E402
 
 PAGE = Path(__file__).parent.parent / "docs/scaling.md"
@@ -147,7 +147,7 @@ def table() -> str:
                 low, high = step.efficiency(chips)
                 cells.append(f"{low:.0%} to {high:.0%}")
             rows.append(cells)
-    return markdown.table(titles, rows)
+    return markdown_table(titles, rows)
 
 
 def state_table(config: ConfigDict) -> str:
@@ -163,7 +163,7 @@ def state_table(config: ConfigDict) -> str:
         *_, total = sharding_table.table(state, rules, mesh)
         _, arrays, size, unit = total.split()  # as a run prints it
         rows.append([name, arrays, f"{size} {unit}"])
-    return markdown.table(["mesh", "arrays", "per device"], rows)
+    return markdown_table(["mesh", "arrays", "per device"], rows)
 
 
 def write(page: Path, name: str, content: str) -> None:

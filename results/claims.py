@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from base.storage import markdown_table
 from results import markdown, significance
 from results.records import Record, read_translations
 from results.schema import SEEDS, Claim, Measured, Table
@@ -171,7 +172,7 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
     ]
     titles = ["claim", "paper", f"expected winner: {title}"]
     titles += [f"strongest rival: {title}", "corrected p", "verdict"]
-    text = markdown.table(titles, lines, right_aligned=0)
+    text = markdown_table(titles, lines, right_aligned=0)
     if table.repeated or table.seeds >= SEEDS:
         return text
     _, hours = _price(table, records, SEEDS)
@@ -230,7 +231,7 @@ def seeds(
         )
     titles = ["table", "claims", "planned seeds", "missing trainings"]
     titles += ["their core-hours", "core-hours of five seeds"]
-    return markdown.table(titles, lines)
+    return markdown_table(titles, lines)
 
 
 def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, float]:
@@ -283,7 +284,7 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
     titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
     titles += ["corrected p", "verdict"]
-    return f"{counts(groups)}\n\n{markdown.table(titles, lines, right_aligned=0)}"
+    return f"{counts(groups)}\n\n{markdown_table(titles, lines, right_aligned=0)}"
 
 
 def counts(groups: Mapping[str, Measured]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
+from base.storage import markdown_table
 from figures import charts
 from results import markdown
 from results.records import OURS, Record
@@ -30,7 +31,7 @@ def table(figure: Chart, records: list[Record]) -> str:
         means = {group: statistics.mean(line[group]) for group in line}
         cells = [f"{means[x]:{digits}}" if x in means else "" for x in titles]
         rows.append([label, *cells])
-    return markdown.table([title, *titles.values()], rows)
+    return markdown_table([title, *titles.values()], rows)
 
 
 def draw(figure: Chart, records: list[Record], root: Path) -> list[Path]:

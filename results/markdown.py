@@ -1,31 +1,13 @@
-"""Markdown tables, and their cells: numbers, and means over the seeds of a run."""
+"""Cells of Markdown tables: numbers, and means over the seeds of a run."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from results.records import Record
 
 EMPTY = "Not measured yet."
 _PERCENT = {"share": 0, "padding": 0, "waiting": 1, "overhead": 1}  # decimals, by field
 _MILLIONS = ("parameters", "tokens")
-
-
-def table(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    right_aligned: int | None = None,
-) -> str:
-    """Returns a table as Markdown.
-
-    Args:
-        titles: column titles.
-        rows: rows of one cell per title.
-        right_aligned: number of columns at the end to align right; by default all but
-            the first.
-    """
-    count = len(titles) - 1 if right_aligned is None else right_aligned
-    ruler = ["---"] * (len(titles) - count) + ["---:"] * count
-    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, ruler, *rows])
 
 
 def link(text: str, home: str | None) -> str:

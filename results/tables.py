@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from base.errors import UserError
+from base.storage import markdown_table
 from figures import canvas, drawings
 from results import claims, figures, line_charts, markdown, pages, records, timings
 from results.families import FIGURES, HEADLINES, TABLES
@@ -144,7 +145,7 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
         if f"{metric}_signature" in record["metrics"]
     )
     note = f"\n\nTest split. sacreBLEU: {', '.join(signatures)}."
-    return markdown.table(titles, lines) + note * bool(signatures)
+    return markdown_table(titles, lines) + note * bool(signatures)
 
 
 def _title(run: Run | None, records: list[Record]) -> str:
@@ -172,7 +173,7 @@ def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
         [f"`{score}`", *(f"{statistics.mean(shares[w]):.1%}" for w in widths)]
         for score, shares in entropies.items()
     ]
-    return markdown.table(["score", *(f"width {w}" for w in widths)], lines)
+    return markdown_table(["score", *(f"width {w}" for w in widths)], lines)
 
 
 def _claims(
@@ -215,7 +216,7 @@ def _headline(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str
             ]
         )
     titles = ["system", "task", "metric", "here", "floor", "paper", "trained on"]
-    return markdown.table(titles, lines, right_aligned=4) if lines else markdown.EMPTY
+    return markdown_table(titles, lines, right_aligned=4) if lines else markdown.EMPTY
 
 
 def _learning_curves(measured: Measured, runs: Sequence[str]) -> str:
@@ -230,7 +231,7 @@ def _learning_curves(measured: Measured, runs: Sequence[str]) -> str:
         reached = [_reached(curve, minute, minutes.step) for minute in minutes]
         lines.append([_title(run, seeds), *reached])
     title = f"validation {next(iter(measured.table.metrics))} by minutes of training"
-    return markdown.table([title, *map(str, minutes)], lines)
+    return markdown_table([title, *map(str, minutes)], lines)
 
 
 def _minutes(last: float) -> range:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from base.storage import markdown_table
 from results import markdown
 from results.records import Record
 from results.schema import rows
@@ -122,6 +123,6 @@ def _render(benchmark: Benchmark, record: Record) -> str:
         if record.get(field) is not None
     ]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
-    table = markdown.table(["system", *benchmark.columns], lines)
+    table = markdown_table(["system", *benchmark.columns], lines)
     title = f"**{benchmark.title}** (`python -m benchmarks {record['name']}`)"
     return f"{title}\n\n{table}\n\n{'; '.join(facts)}."

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from base import storage
+from base.storage import markdown_table
 from sweeps import state
 from sweeps.plan import Plan
 from sweeps.state import Row
@@ -34,7 +35,8 @@ def write(plan: Plan, rows: Sequence[Row]) -> None:
         cells.append([str(number), *values, _score(row), _unfinished(plan, row)])
     header = ["trial", *fields, f"{metric} ({plan.sweep.split})", "unfinished"]
     storage.write(plan.workdir / "table.csv", text.getvalue())
-    storage.write_markdown(plan.workdir / "table.md", header, cells)
+    table = markdown_table(header, cells, right_aligned=0)
+    storage.write(plan.workdir / "table.md", f"{table}\n")
 
 
 def _spread(row: Row) -> float:

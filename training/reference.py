@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 
 from base import ranges
 from base.ranges import Accepted
+from base.storage import markdown_table
 from training import checks, configuration, objective, optimizers
 from training.encoding import encode, leaves
 
@@ -98,13 +99,12 @@ def page(path: Path) -> str:
     for name, changes in variants(path).items():
         changed = ", ".join(f"`{change}`" for change in changes) or "the default"
         lines.append(f"- `{name}`: {changed}")
-    lines += ["", "## Fields", "", "| field | default | accepted | meaning |"]
-    lines += ["|---|---|---|---|"]
-    for name, default, accepted, meaning in fields(configuration.read(str(path))):
-        cells = f"`{name}`", f"`{default}`", _escape(accepted), _escape(meaning)
-        row = " | ".join(cell.replace("|", r"\|") for cell in cells)
-        lines.append(f"| {row} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [f"`{name}`", f"`{default}`", _escape(accepted), _escape(meaning)]
+        for name, default, accepted, meaning in fields(configuration.read(str(path)))
+    ]
+    table = markdown_table(["field", "default", "accepted", "meaning"], rows, 0)
+    return "\n".join([*lines, "", "## Fields", "", table, ""])
 
 
 def _owners(config: ConfigDict) -> Iterator[tuple[str, Any]]:
