@@ -181,9 +181,9 @@ def report_training(
 ) -> None:
     """Measures training steps, and the rate of matrix products of the machine.
 
-    The record has the fields of `ratios` and, for each system whose `gflop` is known
-    (from the sizes of a translator or from the system), the `share` of the machine's
-    rate that it reaches.
+    The record has the fields of `ratios` and, for each system whose `gflop` is known,
+    the `share` of the machine's rate that it reaches. A translator of another library
+    counts as many as the last one of this project in its group.
 
     Args:
         name: name of the benchmark.
@@ -199,10 +199,12 @@ def report_training(
     measured = measure([*products, *systems], args)
     rates = [measured.pop(p.name)["rate"] for p in products if p.name in measured]
     limit = max(rates, default=math.nan)
+    translators: dict[str | None, float | None] = {}  # gflop by group
     for system in systems:
         if values := measured.get(system.name):
             if "source" in system.spec:
-                values["gflop"] = round(training_gflop(system.spec), 1)
+                group = system.spec.get("group")
+                translators[group] = values.setdefault("gflop", translators.get(group))
             if gflop := values.get("gflop"):
                 reached = gflop / values["median_ms"] * 1e3
                 values["share"] = round(reached / limit, 3)
@@ -330,43 +332,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return "" if value is None else f"{value:,}"
-
-
-def training_gflop(spec: dict) -> float:
-    """Returns the GFLOP of matrix products of a training step, with backward pass."""
-    recurrent = "group" in spec
-    products = _recurrent_products(spec) if recurrent else _transformer_products(spec)
-    return 6e-9 * spec["batch_size"] * products
-
-
-def _transformer_products(spec: dict) -> int:
-    """Multiply-adds of the forward pass of one sentence."""
-    d, ff, S, T = spec["d_model"], spec["d_ff"], spec["source"], spec["target"]
-    # Projections, scores and reads, feed-forward.
-    encoder = S * (4 * d * d + 2 * S * d + 2 * d * ff)
-    decoder = T * (6 * d * d + 2 * (T + S) * d + 2 * d * ff) + S * 2 * d * d
-    output = T * d * spec["vocab_size"]
-    return spec["layers"] * (encoder + decoder) + output
-
-
-def _recurrent_products(spec: dict) -> int:
-    """Multiply-adds of the forward pass of one sentence, with one layer on each side.
-
-    The encoder is bidirectional. If `spec` has `maxout`, the readout has this number of
-    units, of two pieces each, over the last word, the state and the context, and the
-    context is fed back. Otherwise the readout is a layer over the state and the context
-    with the width of the state, and its output is fed back.
-    """
-    e, n, S, T = (spec[name] for name in ("embedding", "hidden", "source", "target"))
-    additive, maxout = spec["score"] != "general", spec.get("maxout")
-    gates = {"gru": 3, "lstm": 4}[spec["cell"]]
-    fed, last = (2 * n, maxout) if maxout else (n, n)
-    encoder = S * 2 * gates * n * (e + n)
-    keys, scores = S * 2 * n * n, S * n + (n * n if additive else 0)
-    state = gates * n * (e + fed + n)
-    readout = 2 * maxout * (e + 3 * n) if maxout else n * 3 * n
-    output = last * spec["vocab_size"]
-    return encoder + keys + T * (scores + S * 2 * n + state + readout + output)
 
 
 def write(file: str, record: records.Record) -> None:

@@ -198,7 +198,9 @@ def build(mode: str, spec: dict):
             run(batch)
             return int(np.count_nonzero(batch["target"]))
 
-    elif mode in ("generated", "captions"):
+    elif mode == "decode":
+        step, info["parameters"] = decoding(config.task(config, stand_in(config)), spec)
+    else:
         assets = stand_in(config)
         if spec.get("prepares"):
             with tempfile.TemporaryDirectory() as folder:
@@ -207,27 +209,20 @@ def build(mode: str, spec: dict):
         if mode == "generated":
             batch = task.train_data()[0]
         else:
+            batch = {
+                x: random_ids(spec, spec[x]) for x in ("source", "target") if x in spec
+            }
+        if mode == "captions":
             shape = spec["batch_size"], *task.data.blank().shape[1:]
-            maps = np.random.default_rng(0).random(shape, np.float32)
-            batch = {"source": maps, "target": random_ids(spec, spec["target"])}
+            batch["source"] = np.random.default_rng(0).random(shape, np.float32)
         single = config.task(config, assets).objective  # of a single device
         like = jax.eval_shape(single.init, jax.random.key(0))
         info["gflop"] = round(gflop(single.step, like, batch, jax.random.key(0)), 2)
+        units = batch["target"].size if mode == "step" else spec["units"]
 
         def step() -> float:
             run(batch)
-            return spec["units"]
-
-    elif mode == "step":
-        task, run, info["parameters"] = training(config, stand_in(config))
-        batch = {name: random_ids(spec, spec[name]) for name in ("source", "target")}
-
-        def step() -> float:
-            run(batch)
-            return batch["target"].size
-
-    else:
-        step, info["parameters"] = decoding(config.task(config), spec)
+            return units
 
     def time_first_calls() -> float:
         start = time.perf_counter()
