@@ -14,6 +14,7 @@ from sweeps.runner import ROOT, last_line
 from sweeps.workers import Processes, Share
 from training import configuration
 from training.log import read_rows
+from training.task import create
 
 _TIMED_STEPS = 20
 
@@ -23,8 +24,9 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     trials = plan.trials or [Trial(0, {})]
     for trial in plan.trials:
         config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
-        objective = config.task(config).objective
-        abstract = jax.eval_shape(objective.init, jax.random.key(0))
+        with tempfile.TemporaryDirectory() as folder:  # of a vocabulary, for example
+            task = create(config, Path(folder), training=True)
+        abstract = jax.eval_shape(task.objective.init, jax.random.key(0))
         size = counted(
             sum(x.size for x in jax.tree.leaves(abstract.params)), "parameter"
         )

@@ -892,8 +892,9 @@ def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, ex
     assert re.fullmatch("000  model.width=0.5  1 parameter", first)
     assert second.startswith("001  model.width=0.7")
     assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
-    single = Plan(Sweep(space={"model.width": choice(0.5)}), FLAG, (), tmp_path)
-    estimate.show(single, [workers.Share()])
+    translator = str(ROOT / "configs/luong_nmt.py:smoke")
+    sweep = Sweep(space={"model.score": choice("dot")})
+    estimate.show(Plan(sweep, translator, (), tmp_path), [workers.Share()])
     assert re.search("^1 run of .* with 1 worker at", capsys.readouterr().out, re.M)
 
 
