@@ -69,13 +69,12 @@ def build_model(
 
     Args:
         architecture: a Flax module.
-        fields: `config.model`.
+        fields: `config.model`, which `check_models` accepts.
         name: the field of the config with the architecture.
         **sizes: fields that depend on the data, such as the vocabulary size.
 
     Raises:
-        UserError: for an architecture that lacks a size, or a field that is missing or
-            that the architecture does not have.
+        UserError: for an architecture that lacks a size, or a field that is missing.
     """
     required = {
         field.name: field.default is dataclasses.MISSING is field.default_factory
@@ -85,11 +84,6 @@ def build_model(
         if size not in required:
             raise UserError(
                 f"config.{name} is {architecture.__name__}: must have the field {size}"
-            )
-    for field in fields:
-        if field not in required:
-            raise UserError(
-                f"config.model.{field} is not a field of {architecture.__name__}"
             )
     given = {**fields, **sizes}
     for field, is_required in required.items():

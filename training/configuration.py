@@ -376,7 +376,7 @@ def check(config: ConfigDict, base: type) -> None:
     if not (isinstance(task, type) and issubclass(task, base)):
         text = encode(task) if isinstance(task, type) else one_line(task)
         raise UserError(f"config.task is {text}: must be {_TASK.accepted}")
-    optimizers.check_ranges(config)
+    optimizers.check(config)
     checks.check_models(config)
     fields.check(config.task.Config, config)
     for name, _ in optimizers.groups(config):

@@ -22,7 +22,7 @@ paper's learning rate, clipping bound and eps can be used as printed.
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import jax
@@ -328,8 +328,11 @@ _UNFINISHED = {
     "warmup": "the learning rate does not reach its peak",
     "decay_steps": "the learning rate does not reach 0",
 }
-# Ranges of the fields of a group, whether or not its optimizer reads them.
+# Accepted values of the fields of a group, whether or not its optimizer reads them.
 RANGES: dict[str, Accepted] = {
+    "name": Choice(OPTIMIZERS),
+    "schedule": Choice(SCHEDULES),
+    "clip_by": Choice(CLIPPING),
     "learning_rate": WEIGHT,
     "scale": POSITIVE,
     "clip": WEIGHT,
@@ -337,11 +340,6 @@ RANGES: dict[str, Accepted] = {
 }
 for _make in (*OPTIMIZERS.values(), *SCHEDULES.values()):
     RANGES |= ranges.declared(_make)
-CHOICES = {
-    "name": Choice(OPTIMIZERS),
-    "schedule": Choice(SCHEDULES),
-    "clip_by": Choice(CLIPPING),
-}
 
 
 def config_group(
@@ -389,8 +387,8 @@ def groups(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
             yield name, group
 
 
-def check_ranges(config: ConfigDict) -> None:
-    """Raises a FieldError for a field of an optimizer that is out of range."""
+def check(config: ConfigDict) -> None:
+    """Raises a FieldError for a field of an optimizer that is not accepted."""
     for name, group in groups(config):
         for field, value in group.items():
             if not ranges.is_finite(value):
@@ -429,16 +427,16 @@ def make_schedule(config: ConfigDict, name: str = "optimizer") -> optax.Schedule
         name: name of the group.
 
     Raises:
-        UserError: for an unknown schedule, a field that is missing or out of range, or
-            a schedule that reaches 0 before `config.train_steps`.
+        UserError: for a field of the group that is missing or not accepted, or a
+            schedule that reaches 0 before `config.train_steps`.
     """
     optimizer = config[name]
     _require(optimizer, ("schedule", "learning_rate"), f"config.{name}", name)
     kind, peak = optimizer.schedule, optimizer.learning_rate
-    make = _choose(SCHEDULES, kind, f"config.{name}.schedule")
+    ranges.check(RANGES, optimizer, f"config.{name}.")
+    make = SCHEDULES[kind]
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.schedule={kind}", name)
-    ranges.check(RANGES, optimizer, f"config.{name}.")
     values = {field: optimizer[field] for field in fields}
     if kind == "noam":
         width = config.get("model", {}).get("d_model")
@@ -484,18 +482,17 @@ def make_optimizer(
         name: name of the group.
 
     Raises:
-        UserError: as for `make_schedule`, and for an unknown optimizer or clipping.
+        UserError: as for `make_schedule`.
     """
     optimizer = config[name]
     _require(optimizer, ("name", "scale", "clip", "clip_by"), f"config.{name}", name)
-    make = _choose(OPTIMIZERS, optimizer.name, f"config.{name}.name")
+    rate = make_schedule(config, name)
+    make = OPTIMIZERS[optimizer.name]
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
-    clip = _choose(CLIPPING, optimizer.clip_by, f"config.{name}.clip_by")
-    rate = make_schedule(config, name)
     parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
     if optimizer.clip:
-        parts.append(clip(optimizer.clip))
+        parts.append(CLIPPING[optimizer.clip_by](optimizer.clip))
     parts += make(rate, **{field: optimizer[field] for field in fields})
     return optax.chain(*parts)
 
@@ -504,12 +501,6 @@ def _fields(make: Callable[..., Any]) -> tuple[str, ...]:
     """Returns the fields that an optimizer or schedule reads."""
     parameters = inspect.signature(make).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-
-
-def _choose(table: Mapping[str, Any], kind: str, field: str) -> Any:
-    if kind not in list(table):  # a damaged config may have a group here
-        raise UserError(f"{field} is {kind!r}: must be one of {', '.join(table)}")
-    return table[kind]
 
 
 def _require(

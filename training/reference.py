@@ -46,7 +46,7 @@ def fields(config: ConfigDict) -> list[Field]:
         for name, text in meanings(owner).items():
             texts.setdefault(prefix + name, text)
     for group, _ in optimizers.groups(config):
-        for name, value in (optimizers.RANGES | optimizers.CHOICES).items():
+        for name, value in optimizers.RANGES.items():
             accepted[f"{group}.{name}"] = value
     return [
         Field(

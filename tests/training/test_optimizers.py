@@ -15,7 +15,6 @@ from base.errors import UserError
 from training import checkpoints, configuration, loop, optimizers
 from training.optimizers import (
     OPTIMIZERS,
-    check_ranges,
     make_optimizer,
     make_schedule,
     warnings,
@@ -529,7 +528,6 @@ def test_the_table_of_optimizers_has_a_function_for_each():
 def test_an_invalid_optimizer_is_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         config = make_config(**changes)
-        check_ranges(config)
         make_optimizer(config)
 
 
