@@ -13,7 +13,6 @@ from base.errors import UserError
 from sweeps import report, scheduler, state, study
 from sweeps.plan import Plan, Run
 from sweeps.space import describe
-from sweeps.state import RunLock
 from sweeps.workers import Processes, Share, stopping
 from training.cluster.lock import Lock
 
@@ -72,7 +71,7 @@ class Job(NamedTuple):
     run: Run
     step: int
     final: bool
-    lock: RunLock
+    lock: Lock
 
 
 class Runner:
@@ -86,7 +85,6 @@ class Runner:
     def __init__(self, plan: Plan, *, fail_fast: bool = False):
         self.plan, self.is_done, self._fail_fast = plan, False, fail_fast
         self._processes, self._mutex = Processes(), threading.Lock()
-        self._locks: set[RunLock] = set()
         self._error: BaseException | None = None
 
     def run(self, shares: Sequence[Share]) -> int:
@@ -99,10 +97,8 @@ class Runner:
         with stopping(self._processes):
             for thread in threads:
                 thread.start()
-            while any(thread.is_alive() for thread in threads):
-                for lock in tuple(self._locks):
-                    lock.refresh()
-                time.sleep(_WAIT)
+            for thread in threads:
+                thread.join()
         if self._error:
             raise self._error
         return 128 + self._processes.stopped if self._processes.stopped else 0
@@ -128,7 +124,7 @@ class Runner:
     def _job(self, run: Run, step: int) -> Job | None:
         """Returns a job if its run can be locked and still has this work to do."""
         self.plan.verify()
-        lock = RunLock(self.plan, run)
+        lock = state.lock(self.plan, run)
         if lock.acquire():
             progress = state.progress(self.plan, run)
             if progress.is_open(step):
@@ -140,11 +136,9 @@ class Runner:
         try:
             while not self._processes.stopped:
                 if job := self.next():
-                    self._locks.add(job.lock)
                     try:
                         self._do(job, share)
                     finally:
-                        self._locks.discard(job.lock)
                         job.lock.release()
                 elif self.is_done:
                     return

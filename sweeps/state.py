@@ -1,26 +1,20 @@
-"""The state of the runs of a sweep, read from their folders, and locks on runs."""
+"""The state of the runs of a sweep, read from their folders, and their locks."""
 
 import contextlib
 import functools
 import math
 import operator
-import os
-import socket
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base import storage
 from base.errors import UserError, parse_json
 from sweeps.plan import Plan, Run, Trial
 from training import run_directory
-from training.cluster.lock import started
+from training.cluster.lock import Lock
 from training.log import read_rows
 
-_REFRESH = 30.0  # seconds between two refreshes of a lock
-_STALE = 120.0  # seconds without a refresh after which another worker may take a lock
 MAX_ERRORS = 3  # of a run without a new checkpoint
 _MAX_FAILURES = 10  # the same, kills included
 _KILLED = "(signal "  # in the line of a failure that was not the run's own
@@ -169,61 +163,8 @@ def best_first(plan: Plan, values: Mapping[int, float]) -> list[int]:
     return sorted(values, key=lambda number: (costs[number], number))
 
 
-class RunLock:
-    """The exclusive right to work on a run, on all hosts that share the folder.
-
-    A file, which only one process can create, names its host and its processes: the
-    worker and then the run. Another worker may take it over if all of them are dead
-    processes of this host, or if it has not been refreshed for two minutes.
-    """
-
-    def __init__(self, plan: Plan, run: Run):
-        self._path = plan.workdir / "locks" / run.name
-        self._owner = f"{socket.gethostname()} {_process(os.getpid())}"
-        self._refreshed = time.monotonic()
-
-    def acquire(self) -> bool:
-        """Returns whether this process now has the lock."""
-        self._path.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            self._remove_abandoned()
-        with contextlib.suppress(FileExistsError), self._path.open("x") as file:
-            file.write(self._owner)
-            return True
-        return False
-
-    def add(self, pid: int) -> None:
-        """Adds the process of the run, which may outlive this one to save."""
-        storage.write(self._path, f"{self._owner} {_process(pid)}")
-
-    def refresh(self) -> None:
-        """Refreshes the lock if it is time to; to be called often."""
-        if time.monotonic() > self._refreshed + _REFRESH:
-            self._refreshed = time.monotonic()
-            with contextlib.suppress(OSError):
-                os.utime(self._path)
-
-    def release(self) -> None:
-        """Releases the lock, unless another process has taken it over."""
-        with contextlib.suppress(OSError):
-            if self._path.read_text().startswith(self._owner):
-                self._path.unlink()
-
-    def _remove_abandoned(self) -> None:
-        text, age = self._path.read_text(), time.time() - self._path.stat().st_mtime
-        host, *processes = text.split() or [""]
-        if age > _STALE or (
-            host == socket.gethostname()
-            and all(x != _process(int(x.split(":")[0])) for x in processes)
-        ):
-            removed = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            self._path.rename(removed)  # only one of several workers succeeds
-            if removed.read_text() == text:
-                removed.unlink()
-            else:  # another worker has taken it over since
-                removed.rename(self._path)
-
-
-def _process(pid: int) -> str:
-    """The number and the start of a process: another one may get the number."""
-    return f"{pid}:{started(pid)}"
+def lock(plan: Plan, run: Run) -> Lock:
+    """Returns the lock of a run: the right to work on it."""
+    folder = plan.workdir / "locks"
+    folder.mkdir(exist_ok=True)
+    return Lock(folder, run.name)

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from sweeps import plan as plans
 from sweeps.plan import Plan
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from training import configuration
+from training.cluster import lock as lock_module
 
 FLAG = sweep_storm.CONFIG
 LISTS = str(ROOT / "configs/pointer_sorting.py") + ":smoke"
@@ -423,13 +423,14 @@ def test_three_errors_or_ten_kills_are_a_failure():
     assert has_failed(*[kill] * 10)
 
 
-def test_a_lock_is_exclusive_until_its_processes_are_gone(tmp_path):
+def test_a_lock_is_exclusive_until_its_processes_are_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock_module, "_SETTLE", 0.0)
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
     path = tmp_path / "locks" / run.name
 
     def lock():
-        return state.RunLock(plan, run)
+        return state.lock(plan, run)
 
     first = lock()
     assert first.acquire() and not lock().acquire()
@@ -438,38 +439,23 @@ def test_a_lock_is_exclusive_until_its_processes_are_gone(tmp_path):
     assert not path.exists()
     second = lock()
     assert second.acquire()
-    host = socket.gethostname()
+    machine = second.owner.split()[-1]
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     saving = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    path.write_text(f"{host} {ended.pid}:5 {state._process(saving.pid)}")
+    second.add(saving.pid)
+    _, _, added = path.read_text().partition(machine)
+    path.write_text(f"host {ended.pid} 5 {machine}{added}")
     assert not lock().acquire()  # the run outlives its worker to save
     second.release()
     assert path.exists()  # it is not the lock of this process any more
     saving.kill()
     saving.wait()
     assert lock().acquire()
-    path.write_text(f"{host} {os.getpid()}:1")  # another process with its number
-    assert lock().acquire()
-    path.write_text(f"elsewhere {ended.pid}:5")
-    assert not lock().acquire()
+    path.write_text(f"elsewhere {ended.pid} 5 other")
+    assert not lock().acquire()  # without waiting
     os.utime(path, (old := time.time() - 121, old))
     assert lock().acquire()
-    path.write_text("")  # killed before it wrote its name
-    assert not lock().acquire()
-
-
-def test_a_lock_is_refreshed_while_its_run_is_running(tmp_path, monkeypatch):
-    plan = Plan(grid(), FLAG, (), tmp_path)
-    lock = state.RunLock(plan, plan.runs()[0])
-    assert lock.acquire()
-    path = tmp_path / "locks" / "000.seed0"
-    os.utime(path, (5, 5))
-    lock.refresh()
-    assert path.stat().st_mtime == 5  # too early
-    monkeypatch.setattr(state, "_REFRESH", -1.0)
-    lock.refresh()
-    assert path.stat().st_mtime > 5
 
 
 # Schedules

@@ -23,8 +23,8 @@ def processes(workdir):
     pids = set()
     for path in (workdir / "locks").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):  # just removed or made
-            # Host, worker and run, the processes with their start.
-            pids.add(int(path.read_text().split()[2].partition(":")[0]))
+            # Host, number, start and machine of the worker; number and start of the run.
+            pids.add(int(path.read_text().split()[4]))
     return pids
 
 

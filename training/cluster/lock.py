@@ -1,9 +1,9 @@
-"""The lock of a folder: one process at a time trains in a run directory or sweeps.
+"""Locks: one process at a time trains in a run directory, sweeps, or works on a run.
 
-The file `lock` names its holder, which refreshes the file's time. A lock is void if its
-holder is a dead process of this machine, or has not refreshed it for two minutes: the
-lock of another machine, such as the pod that has been replaced by this one, is watched
-for as long. Evaluation and prediction take no lock.
+The file of a lock names its holder, which refreshes the file's time. A lock is void if
+its holder is a dead process of this machine, or has not refreshed it for two minutes:
+the lock of another machine, such as the pod that has been replaced by this one, is
+watched for as long. Evaluation and prediction take no lock.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from base import storage
 from base.errors import UserError
 
 NAME = "lock"
@@ -26,8 +27,12 @@ _SETTLE = 1.0  # seconds until all that take over a void lock have replaced it
 _VISIBLE = 60.0  # seconds until all hosts see a file: NFS keeps listings for so long
 
 
+class _HeldError(UserError):
+    """A lock that another process holds."""
+
+
 class Lock:
-    """The right to train in a run directory, or to sweep; a context manager.
+    """The right to work in a folder, or on a part of it; a context manager.
 
     It waits first if the lock may be that of a dead process elsewhere, and raises a
     UserError if another process holds it or it cannot be written. With `enabled=False`
@@ -37,18 +42,34 @@ class Lock:
         owner: this process, as the lock names it: host, number, start and machine.
     """
 
-    def __init__(self, workdir: Path, *, enabled: bool = True):
-        self._workdir, self._path, self._enabled = workdir, workdir / NAME, enabled
+    def __init__(self, workdir: Path, name: str = NAME, *, enabled: bool = True):
+        self._workdir, self._path, self._enabled = workdir, workdir / name, enabled
         host, pid = socket.gethostname(), os.getpid()
         self.owner = f"{host} {pid} {started(pid)} {_machine()}"
-        self._new = workdir / f".{NAME}.{host}.{pid}"  # to replace a void lock
+        self._new = workdir / f".{name}.{host}.{pid}"  # to replace a void lock
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._refresh, daemon=True)
 
     def __enter__(self) -> "Lock":
+        self._enter(waits=True)
+        return self
+
+    def acquire(self) -> bool:
+        """Returns whether this process now has the lock; `release` gives it back."""
+        try:
+            self._enter(waits=False)
+        except _HeldError:
+            return False
+        return True
+
+    def add(self, pid: int) -> None:
+        """Adds a process to the holder, which may outlive this one to save."""
+        storage.write(self._path, f"{self.owner} {pid} {started(pid)}")
+
+    def _enter(self, *, waits: bool) -> None:
         if self._enabled:
             try:
-                self._take()
+                self._take(waits)
             except OSError as error:
                 raise UserError(
                     f"{self._path} cannot be written: {error.strerror}; a run "
@@ -58,9 +79,8 @@ class Lock:
                 with contextlib.suppress(OSError):
                     self._new.unlink()
             self._thread.start()
-        return self
 
-    def _take(self) -> None:
+    def _take(self, waits: bool) -> None:
         watched: float | None = None  # last refresh by a holder elsewhere
         while True:
             self._new.write_text(self.owner)
@@ -71,20 +91,24 @@ class Lock:
                 holder, refreshed = self._read(), self._path.stat().st_mtime
             except FileNotFoundError:
                 continue
-            _, pid, start, machine = [*holder.split(), "", "", "", ""][:4]
+            _, pid, start, machine, *added = [*holder.split(), *[""] * 4]
             if here := machine == _machine() and pid.isdecimal():
-                void = started(int(pid)) not in (start, _UNKNOWN)
+                holders = [(pid, start), *zip(added[::2], added[1::2], strict=False)]
+                void = not any(
+                    number.isdecimal() and started(int(number)) in (begun, _UNKNOWN)
+                    for number, begun in holders
+                )
             else:  # both times are those of the file system: clocks of hosts may differ
                 void = self._new.stat().st_mtime - refreshed > STALE
             if void:
                 self._new.replace(self._path)
                 time.sleep(_SETTLE)
                 with contextlib.suppress(FileNotFoundError):
-                    if self._read() == self.owner:
+                    if self._is_mine():
                         return
                 continue  # another process has taken it over
-            if here or watched not in (None, refreshed):
-                raise UserError(self._refusal(holder))
+            if here or not waits or watched not in (None, refreshed):
+                raise _HeldError(self._refusal(holder))
             if watched is None:
                 print(
                     f"{self._workdir} is locked by {_name(holder)}, which may be dead; "
@@ -102,14 +126,14 @@ class Lock:
         """Gives the lock back, unless another process has taken it over."""
         self._over.set()
         with contextlib.suppress(OSError):
-            if self._enabled and self._read() == self.owner:
+            if self._enabled and self._is_mine():
                 self._path.unlink()
 
     def check(self) -> None:
         """Raises a UserError if this process was suspended, and another took over."""
         with contextlib.suppress(OSError):
-            if self._enabled and (holder := self._read()) != self.owner:
-                raise UserError(self._refusal(holder))
+            if self._enabled and not self._is_mine():
+                raise UserError(self._refusal(self._read()))
 
     def check_shared(self, owner: str) -> None:
         """Raises a UserError unless the lock is that of `owner`, process 0."""
@@ -128,6 +152,9 @@ class Lock:
     def _read(self) -> str:
         return self._path.read_text("utf-8", errors="replace")
 
+    def _is_mine(self) -> bool:
+        return self._read().startswith(self.owner)
+
     def _refusal(self, holder: str) -> str:
         return (
             f"{self._workdir} is in use: {_name(holder)} works in it; stop it first, "
@@ -138,7 +165,7 @@ class Lock:
     def _refresh(self) -> None:
         while not self._over.wait(_REFRESH):
             with contextlib.suppress(OSError):
-                if self._read() == self.owner:
+                if self._is_mine():
                     os.utime(self._path)
 
 
