@@ -23,7 +23,7 @@ def processes(workdir):
     pids = set()
     for path in (workdir / "locks").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):  # just removed or made
-            # Host, number, start and machine of the worker; number and start of the run.
+            # Host, number, start and machine of the worker, then the run.
             pids.add(int(path.read_text().split()[4]))
     return pids
 

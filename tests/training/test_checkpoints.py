@@ -254,16 +254,6 @@ def test_an_error_of_the_block_is_not_replaced_by_that_of_a_save(workdir, monkey
             saved.save(7, state_at(7))
 
 
-def test_a_damaged_checkpoint_that_is_named_is_refused_with_the_others(workdir):
-    (workdir / "checkpoints/4/default/_METADATA").unlink()
-    message = (
-        f"^{workdir}/checkpoints/4 is damaged: default/_METADATA is missing: take "
-        r"last, or one of \[3, 5\]$"
-    )
-    with pytest.raises(UserError, match=message):
-        checkpoints.restore(workdir, "4", like(state_at(0)))
-
-
 def test_a_checkpoint_of_another_shape_cannot_be_read(workdir):
     with pytest.raises(UserError, match="checkpoints/4 cannot be read: .*; remove it"):
         other = state_at(0).replace(params={"other": jnp.zeros(2)})

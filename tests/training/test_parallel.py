@@ -1,5 +1,6 @@
 """Tests that every layout over devices gives the same gradients and parameters."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -106,15 +107,14 @@ def close(left, right):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), left, right)
 
 
-def on_eight_devices(test):
-    """Returns True if there are eight devices; otherwise runs the test with eight."""
-    if jax.device_count() == 8:
-        return True
+def run_with_eight_devices():
+    """Runs the current test again, in a process with eight devices."""
     flags = "--xla_force_host_platform_device_count=8"
     flags += " --xla_backend_optimization_level=0"  # compiles faster
+    test, _, _ = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")
     process = subprocess.run(
         # -m "": whatever its markers.
-        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", f"{__file__}::{test}"],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", test],
         # Without NPROC, many steps in flight on CPU devices deadlock.
         env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
@@ -122,12 +122,35 @@ def on_eight_devices(test):
         cwd=ROOT,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    return False
 
 
+def after_a_step(name, make_objective, rules, batch, learned):
+    """What is learned before and after a step in a layout, and the metrics."""
+    layout, rng = make_layout(name), jax.random.key(0)
+    objective = make_objective(layout.axis_name)
+    like = layout.abstract(objective.init, rng, rules)
+    state = layout.init(objective.init, rng, like)
+    before = jax.tree.map(np.array, learned(state))
+    step = layout.compile(objective.step, like)
+    state, metrics = step(state, layout.shard_batch(batch), rng)
+    return before, *jax.tree.map(np.array, (learned(state), metrics))
+
+
+def on_eight_devices(test):
+    """Decorator for tests that need eight devices."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        if jax.device_count() == 8:
+            test(*args, **kwargs)
+        else:
+            run_with_eight_devices()
+
+    return run
+
+
+@on_eight_devices
 def test_every_layout_gives_the_parameters_of_one_device():
-    if not on_eight_devices("test_every_layout_gives_the_parameters_of_one_device"):
-        return
     params, sums, _ = run_steps("one", 5)
     for name in ("data", "fsdp", "both", "tensor", "all", "pmap", "cores"):
         other, other_sums, state = run_steps(name, 5)
@@ -138,11 +161,8 @@ def test_every_layout_gives_the_parameters_of_one_device():
         assert state.params["in"].addressable_shards[0].data.shape == (3, columns)
 
 
+@on_eight_devices
 def test_raw_gradients_of_every_layout_are_those_of_one_device():
-    if not on_eight_devices(
-        "test_raw_gradients_of_every_layout_are_those_of_one_device"
-    ):
-        return
     from training.state import gradients
 
     def raw(name, accumulate):
@@ -210,11 +230,8 @@ MODELS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
+@on_eight_devices
 def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
-    if not on_eight_devices(
-        f"test_a_translator_has_the_same_gradients_in_every_layout[{model}]"
-    ):
-        return
     model_config, layouts = MODELS[model]
     config = model_config()
     config.model.dropout = 0.0  # under pmap each device draws separately
@@ -222,26 +239,19 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     assets = Translates.prepare(config, tmp_path, training=True)
     batch, rules = assets.batches[0], sharding.rules_of(config)
     assert len(batch["source"]) % 8 == 0
-    rng = jax.random.key(0)
 
-    def after_a_step(name):
-        layout = make_layout(name)
-        objective = Translates(config, assets, layout.axis_name).objective
-        like = layout.abstract(objective.init, rng, rules)
-        state = layout.init(objective.init, rng, like)
-        before = jax.tree.map(np.array, learned(state))
-        step = layout.compile(objective.step, like)
-        state, metrics = step(state, layout.shard_batch(batch), rng)
-        return before, *jax.tree.map(np.array, (learned(state), metrics))
+    def make_objective(axis_name):
+        return Translates(config, assets, axis_name).objective
 
     def learned(state):
         return {"params": state.params, "extra": state.extra}
 
-    before, expected, sums = after_a_step("one")
+    given = make_objective, rules, batch, learned
+    before, expected, sums = after_a_step("one", *given)
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter has a gradient
     for name in layouts:
-        _, actual, other_sums = after_a_step(name)
+        _, actual, other_sums = after_a_step(name, *given)
         error = jax.tree.map(lambda a, b: np.abs(a - b).max(), actual, expected)
         for part, whole in zip(*map(jax.tree.leaves, (error, moved)), strict=True):
             assert part < 0.01 * whole
@@ -266,35 +276,25 @@ class Generates(Adversarial):
 
 
 @pytest.mark.slow
+@on_eight_devices
 def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
-    if not on_eight_devices(
-        "test_both_networks_of_a_gan_learn_the_same_in_every_layout"
-    ):
-        return
     config = sagan.get_config("smoke")
     config.data.batch_size = 16
-    batch, rng = Generates(config).train_data()[0], jax.random.key(0)
-    rules = sharding.rules_of(config)
+    batch, rules = Generates(config).train_data()[0], sharding.rules_of(config)
 
-    def after_a_step(name):
-        layout = make_layout(name)
-        objective = Generates(config, layout.axis_name).objective
-        like = layout.abstract(objective.init, rng, rules)
-        state = layout.init(objective.init, rng, like)
-        before = jax.tree.map(np.array, learned(state))
-        step = layout.compile(objective.step, like)
-        state, metrics = step(state, layout.shard_batch(batch), rng)
-        return before, *jax.tree.map(np.array, (learned(state), metrics))
+    def make_objective(axis_name):
+        return Generates(config, axis_name).objective
 
     def learned(state):
         return state.params, state.extra["variables"]
 
-    before, expected, sums = after_a_step("one")
+    given = make_objective, rules, batch, learned
+    before, expected, sums = after_a_step("one", *given)
     assert expected[1]["generator"]["batch_stats"]
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert np.median(jax.tree.leaves(moved)) > 1e-4
     for name in ("both", "all", "pmap"):
-        _, actual, other_sums = after_a_step(name)
+        _, actual, other_sums = after_a_step(name, *given)
         close(actual, expected)
         close(other_sums, sums)
 
@@ -316,9 +316,8 @@ def compiled_step(config, name):
 
 
 @pytest.mark.slow
+@on_eight_devices
 def test_a_transformer_step_communicates_as_its_mesh_says():
-    if not on_eight_devices("test_a_transformer_step_communicates_as_its_mesh_says"):
-        return
     # Adam updates each part of a parameter by itself; Muon collects whole matrices.
     config = transformer_nmt.get_config("smoke")
     config.optimizer = adam(0.003)
@@ -349,11 +348,8 @@ def test_a_transformer_step_communicates_as_its_mesh_says():
 
 
 @pytest.mark.slow
+@on_eight_devices
 def test_a_block_sums_over_the_tensor_axis_twice_in_each_direction():
-    if not on_eight_devices(
-        "test_a_block_sums_over_the_tensor_axis_twice_in_each_direction"
-    ):
-        return
     config = transformer_nmt.get_config("smoke")
 
     def sums(layers):
@@ -376,9 +372,7 @@ def test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa(tmp_path):
         for name in names[1:]:
             shutil.copytree(tmp_path / "fsdp", tmp_path / name)
         os.environ["CHECKPOINTS"] = str(tmp_path)
-        on_eight_devices(
-            "test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa"
-        )
+        run_with_eight_devices()
         straight = make_config("jit", 1, 1, 1)
         loop.train(straight, tmp_path / "one")
         like = jax.eval_shape(toy.Toy(straight).objective.init, jax.random.key(0))
@@ -465,9 +459,8 @@ def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
         layout.shard_batch({"x": np.zeros((12, 3))})
 
 
+@on_eight_devices
 def test_under_pmap_each_device_and_step_has_its_own_noise():
-    if not on_eight_devices("test_under_pmap_each_device_and_step_has_its_own_noise"):
-        return
     draws = {}
     for name in ("one", "pmap"):
         layout = make_layout(name)

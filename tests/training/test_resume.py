@@ -207,35 +207,6 @@ def test_a_kill_while_a_checkpoint_is_replaced_keeps_it(tmp_path, complete):
         assert saved.planned() == [7]
 
 
-def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
-    config = toy.get_config()
-    state = toy.Toy(config).objective.init(jax.random.key(0))
-    like = jax.eval_shape(lambda: state)
-
-    def mean(folder, steps):
-        with checkpoints.Checkpoints(tmp_path / folder, keep=3) as saved:
-            for step, planned in steps:
-                params = jax.tree.map(lambda x, s=step: x + s, state.params)
-                saved.save(step, state.replace(params=params), planned=planned)
-            saved.wait()
-            planned = saved.planned()
-        return planned, checkpoints.average(tmp_path / folder, 3, like)
-
-    regular = [(step, True) for step in (2, 4, 6, 8)]
-    planned, straight = mean("straight", regular)
-    assert planned == [4, 6, 8]
-    stopped, resumed = mean("stopped", [*regular[:3], (7, False), regular[3]])
-    assert stopped == planned
-    assert_equal(resumed, straight)
-    assert checkpoints.find(tmp_path / "stopped", "last") == 8
-    # Until the run is resumed, the newest checkpoint is the unplanned one.
-    planned, now = mean("now", [*regular[:3], (7, False)])
-    assert planned == [2, 4, 6]
-    assert checkpoints.find(tmp_path / "now", "last") == 7
-    # The mean is that of a run that ended at the last planned one.
-    assert_equal(now, mean("ended", regular[:3])[1])
-
-
 class Trains:
     """A task without scores and figures."""
 

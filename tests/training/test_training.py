@@ -166,40 +166,6 @@ def test_the_last_checkpoints_and_the_best_are_kept(tmp_path):
         checkpoints.restore(tmp_path, 7, shapes(config))
 
 
-def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
-    config = toy.get_config()
-    config.train_steps, config.save_every, config.checkpoints.keep = 8, 2, 7
-    loop.train(config, tmp_path)
-    with checkpoints.Checkpoints(tmp_path) as saved:
-        assert saved.steps() == [2, 4, 6, 8]
-    assert checkpoints.find(tmp_path, "last") == 8
-    params = [
-        checkpoints.restore(tmp_path, str(n), shapes(config)).params for n in (6, 8)
-    ]
-    expected = jax.tree.map(lambda a, b: (a + b) / 2, *params)
-    jax.tree.map(
-        np.testing.assert_allclose,
-        checkpoints.average(tmp_path, 4, shapes(config)).params,
-        expected,
-    )
-
-
-def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
-    config = make_config()
-    loop.train(config, tmp_path)
-    states = [checkpoints.restore(tmp_path, step, shapes(config)) for step in (9, 12)]
-    mean = checkpoints.average(tmp_path, 2, shapes(config))
-    jax.tree.map(
-        lambda m, a, b: np.testing.assert_allclose(m, (a + b) / 2, 1e-6),
-        mean.params,
-        states[0].params,
-        states[1].params,
-    )
-    assert int(mean.step) == 12
-    with pytest.raises(UserError, match="cannot average 0 checkpoints"):
-        checkpoints.average(tmp_path, 0, shapes(config))
-
-
 def test_a_folder_without_a_checkpoint_is_named(tmp_path):
     with pytest.raises(UserError, match="has no checkpoint: train first"):
         checkpoints.restore(tmp_path, "last", None)
@@ -222,19 +188,6 @@ def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
         for number, state in expected.items():
             restored = saved.restore(number, shapes(task.config))
             jax.tree.map(np.testing.assert_array_equal, restored, state)
-
-
-def test_a_damaged_checkpoint_is_reported_in_one_line(tmp_path):
-    config = make_config()
-    loop.train(config, tmp_path)
-    step = checkpoints.find(tmp_path, "last")
-    for file in (tmp_path / "checkpoints" / str(step) / "default").rglob("*"):
-        if file.is_file() and file.parent.name == "d":
-            file.unlink()
-    message = f"checkpoints/{step} is damaged: default/d/.+"
-    with pytest.raises(UserError, match=message) as error:
-        checkpoints.restore(tmp_path, step, shapes(config))
-    assert "\n" not in str(error.value)
 
 
 class ExplodingObjective(Supervised):
@@ -687,18 +640,6 @@ def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):
 @pytest.fixture
 def current():
     return toy.Toy(make_config()).objective.init(jax.random.key(0))
-
-
-def test_the_best_checkpoint_is_the_last_of_those_with_the_highest_score(
-    tmp_path, current
-):
-    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
-        assert saved.best() is None
-        for step, score in enumerate((math.nan, 0.25, 0.5, 0.5, None), 1):
-            saved.save(step, current, score)
-            saved.wait()
-        assert saved.best() == 4
-    assert checkpoints.find(tmp_path, "best") == 4
 
 
 def test_without_an_evaluation_there_is_no_best_checkpoint(tmp_path, current):
