@@ -7,6 +7,7 @@ import itertools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from base.errors import UserError
@@ -51,17 +52,13 @@ def of_lines(
     if not lines:
         raise UserError("the input is empty: must have at least one line")
 
-    def predict(run: trained.Run) -> list[Prediction]:
-        return run.predict(lines)
-
-    def command(number: int) -> str:
-        line, path = (shlex.quote(str(x)) for x in (lines[number], workdirs[0]))
-        return f"printf '%s\\n' {line} | python predict.py --workdir={path}"
-
-    def title(number: int, answer: Prediction) -> str:
-        return lines[number]
-
-    return _collect(workdirs, which, predict, title, command, {}, scores)
+    answers, steps = _answers(workdirs, which, lambda run: run.predict(lines), scores)
+    predict = f"python predict.py --workdir={shlex.quote(str(workdirs[0]))}"
+    examples = [
+        Example(line, f"printf '%s\\n' {shlex.quote(line)} | {predict}", each)
+        for line, each in zip(lines, answers, strict=True)
+    ]
+    return Examples(examples, [path.name for path in workdirs], steps)
 
 
 def of_split(
@@ -91,15 +88,15 @@ def of_split(
         examples = moments.examples_of(run.task, split, count)
         return moments.predictions(run.task, run.state, examples)
 
-    def command(number: int) -> str:
-        path = shlex.quote(str(workdirs[0]))
-        arguments = f"--split={split} --examples={number + 1}"
-        return f"python explore.py --workdir={path} {arguments}"
-
-    def title(number: int, answer: Prediction) -> str:
-        return f"{split} {number + 1}: {answer.text or answer.caption}"
-
-    return _collect(workdirs, which, predict, title, command, by_workdir, scores)
+    answers, steps = _answers(workdirs, which, predict, scores, by_workdir)
+    explore = f"python explore.py --workdir={shlex.quote(str(workdirs[0]))}"
+    examples = []
+    for number, each in enumerate(answers, 1):
+        last = each[0][-1]
+        title = f"{split} {number}: {last.text or last.caption}"
+        command = f"{explore} --split={split} --examples={number}"
+        examples.append(Example(title, command, each))
+    return Examples(examples, [path.name for path in workdirs], steps)
 
 
 class Examples(NamedTuple):
@@ -123,15 +120,22 @@ def checkpoints_of(workdir: Path, which: str | None) -> list[str | None]:
     return which.split(",") if which else [None]
 
 
-def _collect(
+def _answers(
     workdirs: Sequence[Path],
     which: str | None,
     predict: Callable[[trained.Run], list[Prediction]],
-    title: Callable[[int, Prediction], str],
-    command: Callable[[int], str],
-    by_workdir: Mapping[Path, Mapping[int, list[Prediction]]],
     scores: bool,
-) -> Examples:
+    by_workdir: Mapping[Path, Mapping[int, list[Prediction]]] = MappingProxyType({}),
+) -> tuple[list[list[list[Prediction]]], list[str]]:
+    """Returns the answers by example, run and moment, and the steps of the moments.
+
+    Args:
+        workdirs: run directories.
+        which: checkpoints, see `checkpoints_of`.
+        predict: function from a run to its answers.
+        scores: see `of_lines`.
+        by_workdir: answers by step that a run has kept.
+    """
     by_run, tasks = [], {}
     for workdir in workdirs:
         by_step = dict(by_workdir.get(workdir, {}))
@@ -149,12 +153,10 @@ def _collect(
     steps = sorted(by_run[0])
     by_run = [[_nearest(each, step) for step in steps] for each in by_run]
     count = min(len(each) for each in itertools.chain(*by_run))
-    examples = []
-    for i in range(count):
-        answers = [[each[i] for each in by_step] for by_step in by_run]
-        examples.append(Example(title(i, answers[0][-1]), command(i), answers))
-    names = [path.name for path in workdirs]
-    return Examples(examples, names, [f"{step:,}" for step in steps])
+    answers = [
+        [[each[i] for each in by_step] for by_step in by_run] for i in range(count)
+    ]
+    return answers, [f"{step:,}" for step in steps]
 
 
 def without_scores(prediction: Prediction) -> Prediction:
