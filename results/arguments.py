@@ -1,7 +1,10 @@
-"""Parser of the arguments of a module of `results`."""
+"""Arguments and errors of the modules of `results` that are run."""
 
 import argparse
 import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 from base.errors import UserError, parse_number
@@ -35,3 +38,12 @@ class Parser(argparse.ArgumentParser):
         for pattern, line in _ARGUMENTS.items():
             message = re.sub(pattern, line, message)
         raise UserError(f"{message}; see --help")
+
+
+def run_main(main: Callable[[], Iterable[Path] | None]) -> None:
+    """Runs a module and prints the paths it returns; an error of a user is one line."""
+    try:
+        for path in main() or ():
+            print(path)
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -5,7 +5,6 @@
 Writes runs/captions/captions_N.png for image N of the test split.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from base import storage
 from base.errors import UserError
 from figures import canvas
 from figures.strips import caption_strips
-from results.arguments import Parser, whole
+from results.arguments import Parser, run_main, whole
 from training import trained
 
 
@@ -69,7 +68,4 @@ def _captions(folder: Path, numbers: Sequence[int]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    try:
-        print(*main(), sep="\n")
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

@@ -8,7 +8,6 @@ docs/figures/NAME.npz has the arrays and labels of NAME.png, whose texts are in 
 draws all figures of docs/.
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from base.errors import UserError
 from figures import canvas, charts, drawings, heatmaps, strips
 from results import compare_captions
-from results.arguments import Parser
+from results.arguments import Parser, run_main
 from results.records import ROOT
 from results.schema import rows
 from tasks.algorithmic import figures as sequences
@@ -141,7 +140,4 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
 
 
 if __name__ == "__main__":
-    try:
-        print(*main(), sep="\n")
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from base import storage
 from base.errors import UserError
-from results.arguments import Parser
+from results.arguments import Parser, run_main
 from results.records import ROOT
 from results.schema import config_file, rows
 from training import moments
@@ -151,7 +151,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

@@ -11,7 +11,6 @@ its record and its folder under `runs/`.
 import contextlib
 import shlex
 import statistics
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,7 +25,7 @@ from ml_collections import ConfigDict
 from base import storage
 from base.errors import UserError, parse_json
 from results import records, tables
-from results.arguments import Parser, whole
+from results.arguments import Parser, run_main, whole
 from results.families import FAMILY, FIGURES, TABLES
 from results.records import ROOT, Record
 from results.schema import Run, config_file
@@ -382,7 +381,4 @@ def _call(command: str, share: Share, processes: Processes) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

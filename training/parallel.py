@@ -76,16 +76,11 @@ class Layout:
             parallel: `config.parallel`: "jit", "pmap" or "cores".
 
         Raises:
-            UserError: for an unknown `parallel`, or a mesh that does not fit it or the
-                devices.
+            UserError: for a mesh that does not fit `parallel` or the devices.
         """
         self.mesh = make_mesh(mesh)
         self._cores = parallel == "cores" and jax.default_backend() == "cpu"
         self.pmap = parallel == "pmap" or (self._cores and self.mesh.size > 1)
-        if parallel not in ("jit", "pmap", "cores"):
-            raise UserError(
-                f"config.parallel is {parallel!r}: must be one of jit, pmap, cores"
-            )
         for name in (FSDP, TENSOR):
             if self.pmap and self.mesh.shape[name] > 1:
                 raise UserError(

@@ -435,19 +435,18 @@ def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
 
 
 @pytest.mark.parametrize(
-    "mesh, mode, message",
+    "mesh, message",
     [
-        ((3, 1, 1), "jit", "data=3, fsdp=1, tensor=1: the product must be 1, the nu"),
-        ((-1, -1, 1), "jit", "is data=-1, fsdp=-1, tensor=1: the product must be 1"),
-        ((0, 1, 1), "jit", "config.mesh is data=0, fsdp=1, tensor=1: the product must"),
-        ((-1, 1, 2), "jit", "is data=-1, fsdp=1, tensor=2: the product must be 1"),
-        ((-1, 1, -1), "jit", "is data=-1, fsdp=1, tensor=-1: the product must be 1"),
-        ((-1, 1, 1), "xmap", "config.parallel is 'xmap': must be one of jit, pmap"),
+        ((3, 1, 1), "data=3, fsdp=1, tensor=1: the product must be 1, the nu"),
+        ((-1, -1, 1), "is data=-1, fsdp=-1, tensor=1: the product must be 1"),
+        ((0, 1, 1), "config.mesh is data=0, fsdp=1, tensor=1: the product must"),
+        ((-1, 1, 2), "is data=-1, fsdp=1, tensor=2: the product must be 1"),
+        ((-1, 1, -1), "is data=-1, fsdp=1, tensor=-1: the product must be 1"),
     ],
 )
-def test_an_impossible_layout_is_rejected(mesh, mode, message):
+def test_an_impossible_layout_is_rejected(mesh, message):
     with pytest.raises(UserError, match=message):
-        parallel.Layout(make_mesh(*mesh), mode)
+        parallel.Layout(make_mesh(*mesh), "jit")
 
 
 def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
