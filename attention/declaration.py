@@ -46,11 +46,12 @@ class ScoreParts(NamedTuple):
     Attributes:
         query: [..., Q, A], projected.
         key: [..., K, A], projected.
-        scale: broadcasts against the scores.
+        scale: of a product; broadcasts against the scores.
         v: [..., A] of an additive score; None for a product.
         location: [..., Q, K, A], added to query and key; None for 0.
         activation: f of an additive score, "tanh" or "relu".
-        bias: broadcasts against the scores; -inf at a key that cannot be attended to.
+        bias: of a product; broadcasts against the scores; -inf at a key that cannot be
+            attended to.
     """
 
     query: jax.Array
@@ -61,18 +62,32 @@ class ScoreParts(NamedTuple):
     activation: str = ""
     bias: float | jax.Array = 0.0
 
+    def hidden(self) -> jax.Array:
+        """Returns f(query + key + location) of an additive score, [..., Q, K, A]."""
+        total = self.query[..., :, None, :] + self.key[..., None, :, :]
+        if self.location is not None:
+            total = total + self.location
+        return {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation](total)
+
     def terms(self) -> jax.Array:
         """Returns the terms [..., Q, K, A] of the units.
 
         They are query_a key_a or, of an additive score, v_a f(query_a + key_a +
         location_a).
         """
-        query, key = self.query[..., :, None, :], self.key[..., None, :, :]
         if self.v is None:
-            return query * key
-        total = query + key + (0 if self.location is None else self.location)
-        activation = {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation]
-        return self.v[..., None, None, :] * activation(total)
+            return self.query[..., :, None, :] * self.key[..., None, :, :]
+        return self.hidden() * self.v[..., None, None, :]
+
+    def scores(self) -> jax.Array:
+        """Returns the scores [..., Q, K]."""
+        if self.v is None:
+            query = self.query * self.scale
+            return jnp.einsum("...qd,...kd->...qk", query, self.key) + self.bias
+        if self.v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
+            return self.hidden() @ self.v
+        # A product and a sum, which XLA fuses with f instead of forming `hidden`.
+        return jnp.sum(self.terms(), axis=-1)
 
 
 class ScoreFunction(Protocol):
@@ -85,20 +100,19 @@ class ScoreFunction(Protocol):
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; the identity for a score
             that compares the keys as they are.
+        project_query: the same of the query.
+        parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`;
+            None for a score that is not a sum over units.
         compare: `compare(query, projected_key, **parameters)` -> scores.
-        match: `match(projected_query, projected_key, **parameters)` -> scores, of a
-            score with a matrix for the query as well; else None.
-        parts: `parts(query, projected_key, **parameters)` -> `ScoreParts`; None for a
-            score that is not a sum over units.
         stepwise: True if the score needs the weights of the step before, `previous`.
     """
 
     parameters: dict[str, tuple[str, ...] | Scalar]
     same_width: bool
     project: Scoring
-    compare: Scoring
-    match: Scoring | None
+    project_query: Scoring
     parts: Callable[..., ScoreParts] | None
+    compare: Scoring
     stepwise: bool
 
     def __call__(
@@ -113,21 +127,19 @@ def score_function(
     same_width: bool = False,
     project: Scoring | None = None,
     project_query: Scoring | None = None,
-    compare: Scoring | None = None,
-    match: Scoring | None = None,
+    recompute: bool = False,
     **parameters: tuple[str, ...] | Scalar,
 ) -> Callable[[Scoring], ScoreFunction]:
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`.
+        parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`;
+            required for `project`.
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
-        project_query: the same of the query, for `parts`.
-        compare: `compare(query, projected_key, **parameters)` -> scores; by default the
-            decorated function.
-        match: `match(projected_query, projected_key, **parameters)` -> scores, without
-            checks of shapes.
+        project_query: the same of the query.
+        recompute: True if the backward pass of `compare` computes the sum over the
+            units again, instead of storing its terms.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
             `Scalar`, which all functions get as [..., 1, 1].
 
@@ -171,23 +183,33 @@ def score_function(
         def checked_project(key: jax.Array, **kwargs) -> jax.Array:
             return project(key, **fit(kwargs, E=key)) if project else key
 
-        def checked_compare(query: jax.Array, key: jax.Array, **kwargs) -> jax.Array:
-            fitted = fit(kwargs, D=query, projected=key)
-            return (compare or function)(query, key, **fitted)
+        def checked_project_query(query: jax.Array, **kwargs) -> jax.Array:
+            return (
+                project_query(query, **fit(kwargs, D=query)) if project_query else query
+            )
 
         def checked_parts(query: jax.Array, key: jax.Array, **kwargs) -> ScoreParts:
             assert parts is not None
-            fitted = fit(kwargs, D=query, projected=key)
-            query = project_query(query, **fitted) if project_query else query
-            return parts(query, key, **fitted)
+            return parts(query, key, **fit(kwargs, query=query, key=key))
+
+        def match(query: jax.Array, key: jax.Array, kwargs: Any) -> jax.Array:
+            assert parts is not None
+            return parts(query, key, **kwargs).scores()
+
+        def checked_compare(query: jax.Array, key: jax.Array, **kwargs) -> jax.Array:
+            kwargs = fit(kwargs, D=query, projected=key)
+            if project is None:
+                return function(query, key, **kwargs)
+            query = project_query(query, **kwargs) if project_query else query
+            return (jax.checkpoint(match) if recompute else match)(query, key, kwargs)
 
         score = cast(ScoreFunction, checked)
         score.parameters = parameters
         score.same_width = same_width
         score.project = checked_project
-        score.compare = checked_compare
-        score.match = match
+        score.project_query = checked_project_query
         score.parts = checked_parts if parts else None
+        score.compare = checked_compare
         score.stepwise = "previous" in signature.parameters
         return score
 

@@ -32,6 +32,11 @@ from attention.declaration import Scalar, ScoreParts
 from attention.scores import SCORES, STEPWISE_SCORES
 from base.records import DETAILS, AttentionRecord, DrawRecord, ScoreDetails
 
+MATCHING_SCORES = {
+    name: score for name, score in SCORES.items() if "w_query" in score.parameters
+}
+"""The scores with a matrix for the query and one for the key, by name."""
+
 
 class Score(nn.Module):
     """A score function with learned parameters.
@@ -71,6 +76,7 @@ class Score(nn.Module):
         if function.parts is None:
             return None
         parameters = self.parameters(query.shape[-1], key.shape[-1])
+        query = function.project_query(query, **parameters)
         return function.parts(query, function.project(key, **parameters), **parameters)
 
     @nn.compact

@@ -30,21 +30,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention import scores
 from attention.core import attend
 from attention.fast.scan import Matrix
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
 from base.ranges import SIZE, Choice
-from models.attention import AlignmentOutput, glorot_uniform
+from models.attention import MATCHING_SCORES, AlignmentOutput, glorot_uniform
 from models.layers import Dense
 from models.lstm_language import RecurrentLanguageModel
 from models.recurrent import STANDARD, Gates, StateMatrices
-
-# The scores with a matrix for the query, [x_t; h~_{t-1}], whose products with x_t are
-# computed for all tokens at once.
-MATCHING_SCORES = {name: score for name, score in scores.SCORES.items() if score.match}
-
 
 # Arguments of a step of `tape_scan`: Matrices multiply, Shared is read, Input is per
 # token, Carry is passed on. Fusion... are their parts for deep fusion.
@@ -128,8 +122,8 @@ def read(
     """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
 
     Args:
-        score: a key of `MATCHING_SCORES`.
-        query: [B, A], W_x x_t.
+        score: a key of `models.attention.MATCHING_SCORES`.
+        query: [B, A], W_x x_t, computed for all tokens at once.
         summary: [B, D], h~_{t-1}.
         tape: keys W_h h_i [B, K, A] and values [h_i; c_i] [B, K, 2 D].
         w: weight matrices.
@@ -139,7 +133,7 @@ def read(
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
     query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
-    a = MATCHING_SCORES[score].match(query, tape.key, v=v)  # eq. 4
+    a = MATCHING_SCORES[score].parts(query, tape.key, v=v).scores()  # eq. 4
     context, weights = attend(a, tape.value, mask=tape.valid[:, None])  # eqs. 5, 6
     hidden, cell = jnp.split(context[:, 0], 2, -1)
     return hidden, cell, weights[:, 0]

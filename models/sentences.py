@@ -28,9 +28,9 @@ from attention.masks import padding_mask
 from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
-from models.attention import AlignmentOutput, Score
+from models.attention import MATCHING_SCORES, AlignmentOutput, Score
 from models.layers import PAD, Dense, check_fields
-from models.lstmn import MATCHING_SCORES, LSTMNLayer
+from models.lstmn import LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
 
 
@@ -47,7 +47,8 @@ class SentenceClassifier(nn.Module):
         embedding: C; 300 in the paper.
         hidden: D; 300 or 450 in the paper.
         layers: number of layers of the encoder.
-        score: score of the intra-attention, a key of `models.lstmn.MATCHING_SCORES`.
+        score: score of the intra-attention, a key of
+            `models.attention.MATCHING_SCORES`.
         score_hidden: hidden width of the scores.
         classifier: width of the ReLU layers.
         dropout: dropout rate of embeddings and of the ReLU layers.

@@ -175,9 +175,8 @@ class SourceAttention(nn.Module):
                 weights = aligned.weights[:, :, :-1]
                 ends = (0, 0), (0, 0), (1, 0), (0, 0)
                 parameters["previous"] = jnp.pad(weights, ends)
-            return self.function.parts(
-                aligned.query, memory.keys[:, None], **parameters
-            )
+            query = self.function.project_query(aligned.query, **parameters)
+            return self.function.parts(query, memory.keys[:, None], **parameters)
 
         aligned.record(
             self,

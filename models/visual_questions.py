@@ -39,12 +39,11 @@ from attention.core import Attention, attend
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from base.records import AttentionRecord
-from models.attention import Score
+from models.attention import MATCHING_SCORES, Score
 from models.captioner import ENCODERS, ImageEncoder
 from models.layers import PAD, Dense, check_fields
 from models.recurrent import STANDARD, Recurrence
 
-GLIMPSE_SCORES = {name: score for name, score in SCORES.items() if score.match}
 HOP_SCORES = tuple(name for name in SCORES if name != "location")
 _ALIGNMENTS = ("global", "gumbel")
 _ANY_WORD = 3  # replaces a question that the model does not read
@@ -130,7 +129,7 @@ class ShowAskAttendAnswer(VisualQuestions):
 
     Attributes:
         glimpses: G; 0 for the mean of all regions, without attention.
-        score: a key of `GLIMPSE_SCORES`; with `additive_relu` and `additive` all
+        score: a key of `MATCHING_SCORES`; with `additive_relu` and `additive` all
             glimpses share the hidden layer, as in the paper.
         score_hidden: A.
         hidden: D.
@@ -140,7 +139,7 @@ class ShowAskAttendAnswer(VisualQuestions):
     """
 
     glimpses: Annotated[int, COUNT] = 2
-    score: Annotated[str, Choice(GLIMPSE_SCORES)] = "additive_relu"
+    score: Annotated[str, Choice(MATCHING_SCORES)] = "additive_relu"
     score_hidden: Annotated[int, SIZE] = 512
     hidden: Annotated[int, SIZE] = 1024
     classifier: Annotated[int, SIZE] = 1024
@@ -149,7 +148,7 @@ class ShowAskAttendAnswer(VisualQuestions):
         super().setup()
         self.lstm = Recurrence("lstm", self.hidden, STANDARD)
         self.layer, self.output = Dense(self.classifier), Dense(self.answers)
-        self.match = GLIMPSE_SCORES[self.score]
+        self.match = MATCHING_SCORES[self.score]
         self.has_vector = "v" in self.match.parameters
         if not self.glimpses:
             return
@@ -186,7 +185,7 @@ class ShowAskAttendAnswer(VisualQuestions):
         """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
         query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
         v = {"v": self.v} if self.has_vector else {}
-        return self.match.match(query, self.key(phi)[:, None], **v)[:, :, 0]
+        return self.match.parts(query, self.key(phi)[:, None], **v).scores()[:, :, 0]
 
 
 class SpatialMemoryNetwork(VisualQuestions):

@@ -104,13 +104,16 @@ def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
 
 
 @pytest.mark.parametrize("heads", [(), (H,)])
-@pytest.mark.parametrize("name", [name for name in NAMES if SCORES[name].parts])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_score_is_the_sum_of_its_parts(x64, inputs, name, heads):
     query, key, parameters = inputs(name, heads)
     score = SCORES[name]
-    parts = score.parts(query, score.project(key, **parameters), **parameters)
+    projected = score.project_query(query, **parameters)
+    parts = score.parts(projected, score.project(key, **parameters), **parameters)
+    expected = score(query, key, **parameters)
     actual = parts.scale * parts.terms().sum(-1) + parts.bias
-    np.testing.assert_allclose(actual, score(query, key, **parameters), atol=1e-12)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
+    np.testing.assert_allclose(parts.scores(), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,6 +14,7 @@ from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
 from models import lstmn
+from models.attention import MATCHING_SCORES
 from models.cells import LSTMMatrices, lstm
 from models.lstm_language import LSTMLanguageModel
 from models.lstmn import (
@@ -108,12 +109,12 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", lstmn.MATCHING_SCORES)
+@pytest.mark.parametrize("name", MATCHING_SCORES)
 def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
     x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
     w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
     projected = (x @ w_x + summary @ w_summary)[:, None]
-    actual = lstmn.MATCHING_SCORES[name].match(projected, h @ w_h, v=v)
+    actual = MATCHING_SCORES[name].parts(projected, h @ w_h, v=v).scores()
     query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
     parameters = (matrix, w_h, v) if "v" in SCORES[name].parameters else (matrix, w_h)
     expected = SCORES[name](query[:, None], h, *parameters)
@@ -161,7 +162,7 @@ def test_a_tape_of_one_slot_is_an_lstm(draw):
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("score", lstmn.MATCHING_SCORES)
+@pytest.mark.parametrize("score", MATCHING_SCORES)
 @pytest.mark.parametrize("slots", [3, T, K])
 def test_a_layer_equals_its_steps(draw, slots, score):
     x = draw(B, T, C)

@@ -8,8 +8,8 @@ from translators import affine, lstm, normal_like
 
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
+from models.attention import MATCHING_SCORES
 from models.visual_questions import (
-    GLIMPSE_SCORES,
     ShowAskAttendAnswer,
     SpatialMemoryNetwork,
     unit,
@@ -166,7 +166,7 @@ def test_without_glimpses_the_regions_are_averaged(maps):
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("score", GLIMPSE_SCORES)
+@pytest.mark.parametrize("score", MATCHING_SCORES)
 def test_every_score_gives_different_glimpses(score, maps):
     model, params = build(ShowAskAttendAnswer, ASK | {"score": score}, maps)
     weights = answer(model, params, maps)[1]
