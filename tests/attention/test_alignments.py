@@ -13,7 +13,6 @@ from attention.core import attend
 
 # Compiled as a whole, which is faster than one operation at a time.
 masked_softmax = jax.jit(core.masked_softmax)
-global_alignment = jax.jit(core.masked_softmax)
 local_m_alignment = jax.jit(alignments.local_m_alignment, static_argnames="window")
 local_p_alignment = jax.jit(alignments.local_p_alignment, static_argnames="window")
 predicted_position = jax.jit(alignments.predicted_position)
@@ -29,10 +28,8 @@ POSITION = np.array([[0.3, 4.0, 9.6], [11.0, 5.5, 2.25]])
 
 SEED = 3
 
-FUNCTIONS = ALIGNMENTS | {"plain": core.masked_softmax}  # of the fast global one
 # Options of each alignment by the name of the case.
 CASES = {
-    "plain": {},
     "global": {},
     "local_m": {"position": POSITION, "window": WINDOW},
     "local_p": {"position": POSITION, "window": WINDOW},
@@ -60,7 +57,7 @@ def compiled(case, dtype):
         options["rng"] = prng(options["rng"])
     if "position" in options:
         options["position"] = options["position"].astype(dtype)
-    return jax.jit(partial(FUNCTIONS[case.split()[0]], **options))
+    return jax.jit(partial(ALIGNMENTS[case.split()[0]], **options))
 
 
 def aligner(case):
@@ -159,15 +156,15 @@ def test_weights_have_the_dtype_of_the_scores_and_are_computed_in_float32(draw, 
     np.testing.assert_array_equal(weights, expected)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ALIGNMENTS)
 def test_batched_equals_vmapped(x64, draw, mask, name):
     scores, options = draw(B, Q, K), dict(CASES[name])
-    expected = FUNCTIONS[name](scores, mask=mask, **options)
+    expected = ALIGNMENTS[name](scores, mask=mask, **options)
     position = jnp.asarray(options.pop("position", POSITION))
 
     def single(scores, mask, position):
         positions = {"position": position} if "local" in name else {}
-        return FUNCTIONS[name](scores, mask=mask, **positions, **options)
+        return ALIGNMENTS[name](scores, mask=mask, **positions, **options)
 
     mapped = jax.vmap(single)(scores, mask, position)
     np.testing.assert_allclose(mapped, expected, atol=1e-12)
@@ -337,17 +334,6 @@ def test_keys_are_sampled_with_the_frequencies_of_the_softmax(draw, align):
     statistic = ((counts - expected)[allowed] ** 2 / expected[allowed]).sum()
     # Chi-square with 5 degrees of freedom (6 keys): above 20.5 once in 1,000 runs.
     assert statistic < 20.5
-
-
-def test_the_expected_hard_context_is_the_soft_context(draw):
-    scores, value = draw(Q, K), draw(K, V)
-    draws = jnp.broadcast_to(scores, (DRAWS // 5, Q, K))
-    align = partial(hard_alignment, rng=prng(1))
-    contexts = np.asarray(attend(draws, value, align=align).context)
-    soft = attend(scores, value)
-    error = contexts.std(0) / math.sqrt(len(contexts))
-    # 21 means; 1 in 100,000 deviates by more than 4.4 standard errors.
-    assert (abs(contexts.mean(0) - soft.context) < 4.4 * error).all()
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("hard", "gum"))])
@@ -642,7 +628,7 @@ def test_reinforce_and_straight_through_both_find_the_best_key():
 
         rngs = jax.random.split(prng(0), 300)
         (learned, baseline), earned = jax.lax.scan(step, (scores, 0.0), rngs)
-        assert global_alignment(learned)[0, 2] > 0.9
+        assert masked_softmax(learned)[0, 2] > 0.9
         assert earned[-50:].mean() > 0.9  # uniform sampling earns 0.4
         assert baseline > 0.8
 
@@ -658,58 +644,10 @@ def test_the_baseline_is_the_exponential_moving_average_of_the_rewards(x64, draw
     np.testing.assert_allclose(update_baseline(2.0, 2.0), 2.0, atol=1e-12)
 
 
-def test_alignments_by_name():
-    assert ALIGNMENTS == {
-        "global": core.masked_softmax,
-        "local_m": alignments.local_m_alignment,
-        "local_p": alignments.local_p_alignment,
-        "hard": alignments.hard_alignment,
-        "gumbel": alignments.gumbel_alignment,
-    }
-
-
-def test_local_p_with_a_wide_window_approaches_global_alignment(x64, draw):
+def test_local_p_with_a_wide_window_approaches_masked_softmax(x64, draw):
     scores = draw(B, Q, K)
     for window in (10**3, 10**5):
         options = {"position": POSITION, "window": window}
-        ratio = local_p_alignment(scores, **options) / global_alignment(scores)
+        ratio = local_p_alignment(scores, **options) / masked_softmax(scores)
         # The ratio is exp(-2 (distance / window)^2), with distances of at most 11.
         np.testing.assert_allclose(ratio, 1, atol=2 * (11 / window) ** 2)
-
-
-def test_gradient_steps_move_the_position_to_the_highest_score():
-    scores = jnp.where(jnp.arange(K) == 7, 3.0, -3.0)[None]
-
-    @jax.jit
-    @jax.grad
-    def slope(position):
-        weights = local_p_alignment(scores, position=position, window=5)
-        return jnp.sum(jnp.log(weights[0, 7]))
-
-    position = np.array([4.2], np.float32)
-    for _ in range(50):
-        position = position + np.asarray(slope(position))
-    # Each step covers 1 / sigma^2 = 0.16 of the distance; 2.8 * 0.84^50 is 5e-4.
-    np.testing.assert_allclose(position, 7, atol=1e-3)
-
-
-def test_the_relaxed_sample_approaches_the_hard_one_at_low_temperature(x64, draw):
-    scores, mask, rng = draw(101, K), np.arange(K) != 4, prng(5)
-    drawn = hard_alignment(scores, mask=jnp.asarray(mask), rng=rng)
-    errors = [
-        abs(relaxed_sample(scores, mask, temperature, rng) - np.asarray(drawn)).mean()
-        for temperature in (1.0, 0.1, 0.01)
-    ]
-    assert errors[0] > 3 * errors[1] > 9 * errors[2]
-    coldest = relaxed_sample(scores, mask, 1e-5, rng)
-    np.testing.assert_allclose(coldest, drawn, atol=1e-9)
-
-
-def test_the_mean_over_many_samples_is_the_exact_gradient(toy):
-    draws = jnp.broadcast_to(toy.scores, (20_000, STEPS, WAYS))
-    drawn = hard_alignment(draws, mask=toy.mask, rng=prng(2))
-    expected, exact = toy.exact()
-    estimates = np.asarray(toy.estimates(drawn, expected))
-    error = estimates.std(0) / math.sqrt(len(estimates))
-    # 9 means; 1 in 15,000 deviates by more than 4 standard errors.
-    assert (abs(estimates.mean(0) - exact) <= 4 * error).all()

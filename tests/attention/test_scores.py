@@ -71,24 +71,6 @@ def loop_score(name, q, k, position, p):
     raise AssertionError(f"add a branch for {name} to loop_score in {__file__}")
 
 
-def test_scaled_dot_is_dot_with_a_scaled_query(inputs):
-    query, key, _ = inputs("dot")
-    np.testing.assert_allclose(
-        scores.scaled_dot_scores(query, key),
-        scores.dot_scores(query, key) / math.sqrt(D),
-        atol=1e-6,
-    )
-
-
-def test_additive_with_a_zero_v_has_uniform_weights(inputs, draw):
-    query, key, parameters = inputs("additive")
-    parameters["v"] = jnp.zeros(A)
-    attention = attend(
-        scores.additive_scores(query, key, **parameters), draw(B, H, K, V)
-    )
-    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
     query, key, parameters = inputs(name, heads=(H,))
@@ -105,12 +87,14 @@ def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
 
 @pytest.mark.parametrize("heads", [(), (H,)])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_score_is_the_sum_of_its_parts(x64, inputs, name, heads):
+def test_projected_keys_and_parts_give_the_same_scores(x64, inputs, name, heads):
     query, key, parameters = inputs(name, heads)
     score = SCORES[name]
-    projected = score.project_query(query, **parameters)
-    parts = score.parts(projected, score.project(key, **parameters), **parameters)
     expected = score(query, key, **parameters)
+    key = score.project(key, **parameters)
+    compared = score.compare(query, key, **parameters)
+    np.testing.assert_allclose(compared, expected, atol=1e-12)
+    parts = score.parts(score.project_query(query, **parameters), key, **parameters)
     actual = parts.scale * parts.terms().sum(-1) + parts.bias
     np.testing.assert_allclose(actual, expected, atol=1e-12)
     np.testing.assert_allclose(parts.scores(), expected, atol=1e-12)
@@ -140,19 +124,6 @@ def test_batched_equals_vmapped_and_jitted(x64, inputs, name):
     np.testing.assert_allclose(mapped, expected, atol=1e-12)
     jitted = jax.jit(SCORES[name])(query, key, **parameters)
     np.testing.assert_allclose(jitted, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("heads", [(), (H,)])
-@pytest.mark.parametrize("name", NAMES)
-def test_projected_keys_give_the_same_scores(x64, inputs, name, heads):
-    query, key, parameters = inputs(name, heads=heads)
-    score = SCORES[name]
-    projected = score.project(key, **parameters)
-    np.testing.assert_allclose(
-        score.compare(query, projected, **parameters),
-        score(query, key, **parameters),
-        atol=1e-12,
-    )
 
 
 @pytest.mark.parametrize("name", NAMES)

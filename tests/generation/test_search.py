@@ -233,14 +233,6 @@ def test_hypotheses_equal_those_of_each_input_alone(beam):
             assert np.all(hypothesis.weights[:, size:] == 0)
 
 
-def test_outputs_exceed_their_source_by_at_most_extra():
-    lengths = [3, 16, 21, 28]
-    hypotheses = Generator(Translator(offset=-50)).generate(
-        PARAMS, batches_of(sequences(lengths), extra=5, max_length=29), Search()
-    )
-    assert [len(best.ids) for (best,) in hypotheses] == [8, 21, 26, 29]
-
-
 def test_missing_hypotheses_are_left_out():
     ranked = Generator(Translator()).generate(
         PARAMS,
@@ -426,23 +418,14 @@ def test_other_ids_may_start_end_and_pad():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "beam is 0: must be at least 1 and at most 1000"),
         ({"beam": 1001}, "beam is 1001: must be at least 1 and at most"),
-        ({"alpha": -0.1}, "alpha is -0.1: must be at least 0"),
         ({"alpha": float("nan")}, "alpha is nan: must be at least 0 and at most"),
-        ({"n_best": 0}, "n_best is 0: must be at least 1"),
         ({"n_best": 3, "beam": 2}, "n_best is 3: must be at most the beam size 2, wh"),
         ({"n_best": 0, "temperature": 1.0}, "n_best is 0: must be at least 1"),
-        ({"temperature": -1.0}, "temperature is -1.0: must be at least 0"),
         ({"temperature": 1e-9}, "temperature is 1e-09: must be 0 or at least 1e-06"),
-        ({"top_k": -1, "temperature": 1.0}, "top_k is -1: must be at least 0"),
         (
             {"top_p": 0.0, "temperature": 1.0},
             "top_p is 0.0: must be above 0 and at most 1",
-        ),
-        (
-            {"top_p": 1.1, "temperature": 1.0},
-            "top_p is 1.1: must be above 0 and at most 1",
         ),
         ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),
         ({"top_p": 0.5}, "top_p is 0.5: must be 1 unless temperature is above 0"),

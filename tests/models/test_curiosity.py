@@ -9,7 +9,6 @@ import pytest
 from scipy.special import logsumexp
 
 from models.curiosity import (
-    Convolution,
     CuriousAgent,
     curiosity_loss,
     forward_loss,
@@ -71,19 +70,6 @@ def test_losses_and_reward_equal_a_loop(draw):
     np.testing.assert_allclose(loss, 0.8 * inverse + 0.2 * forward, rtol=1e-5)
 
 
-def test_the_weights_of_both_losses_sum_to_one(draw):
-    loss = draw(B)
-    for beta in (0.0, 0.2, 1.0):
-        np.testing.assert_allclose(curiosity_loss(loss, loss, beta), loss, rtol=1e-6)
-    np.testing.assert_array_equal(curiosity_loss(loss, draw(B), 0.0), loss)
-
-
-def test_a_perfect_forward_model_gives_no_reward(draw):
-    features, predicted = draw(B, D), draw(B, D)
-    np.testing.assert_array_equal(intrinsic_reward(features, features, 3.0), 0)
-    assert (intrinsic_reward(predicted, features, 3.0) > 0).all()
-
-
 def test_the_reward_has_no_gradient(draw):
     reward = lambda x, y: intrinsic_reward(x, y, 1.0).sum()  # noqa: E731
     for gradient in jax.grad(reward, (0, 1))(draw(B, D), draw(B, D)):
@@ -111,16 +97,6 @@ def test_predictions_follow_the_equations(transition):
     taken = np.concatenate([now, np.eye(A)[action]], 1)
     predicted = layers(taken, params["forward"])
     np.testing.assert_allclose(actual.predicted, predicted, atol=1e-5)
-
-
-def test_the_convolution_is_that_of_the_library(transition):
-    image, layer = transition[0], Convolution(5)
-    variables = layer.init(jax.random.key(0), image)
-    kernel = variables["params"]["Dense_0"]["kernel"].reshape(3, 3, C, 5)
-    expected = jax.lax.conv_general_dilated(
-        image, kernel, (2, 2), [(1, 1)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    np.testing.assert_allclose(layer.apply(variables, image), expected, atol=1e-5)
 
 
 def test_the_inverse_model_starts_near_chance(transition):

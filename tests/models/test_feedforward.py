@@ -258,7 +258,6 @@ def test_matrices_have_the_standard_deviation_of_he_initialisation():
     ("field", "value", "message"),
     [
         ("pooling", "max", "pooling is 'max': must be one of attention, mean"),
-        ("hidden", 0, "hidden is 0: must be at least 1"),
     ],
 )
 def test_fields_out_of_range_are_refused(field, value, message):

@@ -191,13 +191,3 @@ def test_samples_have_the_probabilities_of_the_output():
     for character, p in enumerate(probabilities):
         deviation = (p * (1 - p) / (size * (steps - 1))) ** 0.5
         assert abs(np.mean(mixed[:, 1:] == character) - p) < 4 * deviation
-
-
-def test_evaluation_and_a_model_without_the_stream_sample_nothing():
-    model, variables, batch = build(sampling=0.9)
-    rngs = {"sampling": jax.random.key(0)}
-    expected = np.insert(np.asarray(batch["target"])[:, :-1], 0, BOS, axis=1)
-    for train, streams in ((False, rngs), (True, None)):
-        options = dict(train=train, rngs=streams, method="previous")
-        previous = model.apply(variables, batch["target"], None, **options)
-        np.testing.assert_array_equal(previous, expected)

@@ -189,21 +189,3 @@ def test_a_hard_alignment_draws_with_its_stream_and_records_the_log_probability(
         np.testing.assert_allclose(entropy[:, 0, 0], first_entropy, atol=1e-5)
         draws.append(weights.argmax(-1))
     assert (np.stack(draws).std(0) > 0).mean() > 0.5
-
-
-def test_dot_is_general_with_w_the_identity():
-    model, variables, batch = build(PAPER)
-    dot, _, _ = build(PAPER, {"score": "dot"})
-    identity = {"scores": {"w": jnp.eye(HIDDEN)}}
-    general = {"params": variables["params"] | {"cross_attention": identity}}
-    np.testing.assert_allclose(
-        forward(dot, variables, batch), forward(model, general, batch), atol=1e-5
-    )
-
-
-def test_local_m_with_a_window_over_the_sentence_is_global():
-    model, variables, batch = build(PAPER)
-    wide, _, _ = build(PAPER, {"alignment": "local_m", "window": SOURCE})
-    np.testing.assert_allclose(
-        forward(wide, variables, batch), forward(model, variables, batch), atol=1e-5
-    )

@@ -261,9 +261,6 @@ def test_every_score_and_alignment_attends(batch, score, alignment):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"encoding": "words"}, "encoding is 'words': must be one of position, bag"),
-        ({"tying": "none"}, "tying is 'none': must be one of adjacent, layerwise"),
-        ({"score": "max"}, "score is 'max': must be one of dot, "),
         ({"alignment": "hard"}, "alignment is 'hard': must be one of global, "),
         ({"hops": 0}, "hops is 0: must be at least 1"),
     ],
@@ -332,43 +329,6 @@ def test_the_program_of_a_long_sentence_is_no_longer(batch, field):
         ).count("\n")
 
     assert equations(101) == equations(10_007) < 3 * equations(J)
-
-
-def test_the_position_encoding_is_that_of_the_paper():
-    lengths = np.array([5, 3, 0])
-    words, units = position_encoding(lengths, J, D)
-    weights = words @ units
-    for row, length in enumerate(lengths):
-        for j in range(1, J + 1):
-            for k in range(1, D + 1):
-                expected = 0.0
-                if j <= length:
-                    expected = (1 - j / length) - (k / D) * (1 - 2 * j / length)
-                actual = weights[row, j - 1, k - 1]
-                assert actual == pytest.approx(expected, abs=1e-6)
-
-
-def test_word_order_counts_only_with_the_position_encoding(batch):
-    turned = batch | {"sentences": batch["sentences"].copy()}
-    turned["sentences"][:, 1::2] = batch["sentences"][:, 1::2, ::-1]
-    for encoding in ("bag", "position"):
-        model, variables = build(batch, encoding=encoding)
-        equal = np.allclose(
-            *(outputs(model, variables, x)[0] for x in (batch, turned)), atol=1e-5
-        )
-        assert equal == (encoding == "bag")
-
-
-def test_the_linear_start_is_without_softmax(batch):
-    model, variables = build(batch, hops=1)
-    logits, weights = outputs(model, variables, batch, linear=True)
-    scaled = jax.tree.map(lambda x: 3 * x, variables)
-    larger, nine = outputs(model, scaled, batch, linear=True)
-    np.testing.assert_allclose(nine, 9 * weights, rtol=1e-4, atol=1e-4)
-    soft, p = outputs(model, variables, batch, linear=jnp.array(False))
-    np.testing.assert_allclose(p.sum(-1), 1, atol=1e-6)
-    np.testing.assert_array_equal(weights[2, ..., 1:], 0)
-    assert np.abs(logits - soft).max() > 0.1
 
 
 def test_without_times_the_order_of_statements_is_unknown(batch):

@@ -240,12 +240,6 @@ def test_the_defaults_are_those_of_the_paper():
     ("field", "value", "message"),
     [
         ("controller", "gru", "controller is 'gru': must be one of lstm, feedforward"),
-        (
-            "memory_init",
-            "zero",
-            "memory_init is 'zero': must be one of constant, learned",
-        ),
-        ("read_heads", 0, "read_heads is 0: must be at least 1"),
         ("shifts", 4, "shifts is 4: must be odd and at most slots=11"),
         ("shifts", 13, "shifts is 13: must be odd and at most slots=11"),
     ],

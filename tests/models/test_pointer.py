@@ -296,19 +296,6 @@ def test_the_init_of_the_paper_is_uniform_within_its_limits():
     [
         ({"encoder": "lstm"}, "encoder is 'lstm': must be one of recurrent, process"),
         (
-            {"output": "fixed"},
-            "output is 'fixed': must be one of pointer, attention, none",
-        ),
-        ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
-        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
-        (
-            {"init_scheme": "zero"},
-            "init_scheme is 'zero': must be one of standard, paper",
-        ),
-        ({"glimpses": -1}, "glimpses is -1: must be at least 0"),
-        ({"process_steps": -1}, "process_steps is -1: must be at least 0"),
-        ({"hidden": 0}, "hidden is 0: must be at least 1"),
-        (
             {"output": "none", "glimpses": 1},
             "glimpses is 1: must be 0 for output=none, which has no pointer",
         ),

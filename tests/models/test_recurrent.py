@@ -171,15 +171,6 @@ def test_recurrent_matrices_start_as_orthogonal_blocks():
     assert np.abs(blocks[0] - blocks[1]).max() > 0.1
 
 
-@pytest.mark.parametrize("limit", [0.08, 0.1])
-def test_a_uniform_init_fills_its_range(limit):
-    inits = uniform_init(limit)
-    for init in (inits.kernel, inits.recurrent, inits.embedding, inits.score):
-        values = np.abs(init(jax.random.key(0), (101, 103)))
-        assert 0.999 * limit < values.max() <= limit
-        assert values.mean() == pytest.approx(limit / 2, rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("cell", "inits", "forget"),
     [
@@ -205,27 +196,3 @@ def test_masks_between_layers_differ_by_step_sentence_and_layer():
     rows = np.concatenate([np.asarray(mask).reshape(-1, 101) for mask in masks])
     assert len({row.tobytes() for row in rows}) == 2 * SOURCE * BATCH
     assert set(np.unique(rows)) == {0, 2}
-
-
-@pytest.mark.parametrize(
-    "encoder",
-    [encoder("gru", 2, bidirectional=True), encoder("lstm", 2, reverse=True)],
-    ids=["bidirectional", "reversed"],
-)
-def test_padding_changes_neither_annotations_nor_carries(draw, encoder):
-    x = draw(BATCH, SOURCE, WIDTH)
-    variables = normal_variables(encoder, x, MASK, train=False)
-    annotate = quick_jit(functools.partial(encoder.apply, train=False))
-    annotations, carries = annotate(variables, x, MASK)
-    filler = 99 * draw(BATCH + 2, SOURCE + 3, WIDTH)
-    mask = jnp.pad(MASK, ((0, 2), (0, 3)))
-    padded = filler.at[:BATCH, :SOURCE].set(jnp.where(MASK[..., None], x, 99))
-    padded_annotations, padded_carries = annotate(variables, padded, mask)
-    assert np.isfinite(padded_annotations).all()
-    np.testing.assert_allclose(
-        padded_annotations[:BATCH, :SOURCE][MASK], annotations[MASK], atol=1e-6
-    )
-    leaves = map(jax.tree.leaves, (padded_carries, carries))
-    for padded_carry, carry in zip(*leaves, strict=True):
-        np.testing.assert_allclose(padded_carry[:BATCH], carry, atol=1e-6)
-        assert not np.any(padded_carry[BATCH:])  # sources that are all padding

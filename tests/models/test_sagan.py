@@ -312,7 +312,6 @@ def test_the_default_widths_are_those_of_the_paper_and_the_authors_code():
             r"attention is \(12,\): must be sizes of maps, which are 8, 16",
         ),
         ({"form": "softer"}, "form is 'softer': must be one of gaussian, "),
-        ({"channels": 0}, "channels is 0: must be at least 1"),
     ],
 )
 def test_a_field_out_of_range_is_refused(changes, message):

@@ -101,13 +101,6 @@ def test_a_dense_block_follows_its_equation():
         np.testing.assert_allclose(actual[b, t], expected, atol=1e-5)
 
 
-def test_convolutions_of_zero_add_channels_of_zero():
-    x, variables = built(DenseBlock(2, D))
-    zeros = jax.tree.map(jnp.zeros_like, variables)
-    actual = DenseBlock(2, D).apply(zeros, x)
-    np.testing.assert_array_equal(actual, jnp.pad(x, ((0, 0), (0, 0), (0, D))))
-
-
 def test_an_attention_block_follows_its_equation():
     x, variables = built(AttentionBlock(K, V))
     actual, sown = AttentionBlock(K, V).apply(variables, x, mutable=["attention"])

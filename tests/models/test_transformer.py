@@ -211,10 +211,3 @@ def test_a_residual_drops_the_sub_layer_s_output_and_never_its_input(draw):
     assert 0.3 < is_zero.mean() < 0.7
     np.testing.assert_allclose(added[~is_zero], 2 * y[~is_zero], rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(post(train=False), x + y)
-
-
-def test_share_embeddings_ties_the_three_matrices():
-    _, shared, _ = build()
-    _, separate, _ = build(share_embeddings=False)
-    tables = [name for name in separate["params"] if name.endswith("embedding")]
-    assert "embedding" in shared["params"] and len(tables) == 3

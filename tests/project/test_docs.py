@@ -382,8 +382,7 @@ def run_tests(folder, files, chosen=""):
 
 def test_the_worked_changes_pass_their_tests(project):
     files = "tests/test_query_pooling.py tests/project/test_package.py "
-    files += "tests/attention/test_scores.py tests/attention/test_scalar_scores.py "
-    files += "tests/attention/test_examples.py"
+    files += "tests/attention/test_scores.py tests/attention/test_examples.py"
     chosen = "test_query_pooling or test_package or gaussian or test_scores and axes"
     run_tests(project, files, chosen)
 
