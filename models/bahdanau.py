@@ -25,7 +25,7 @@ from base.ranges import LAYERS, SIZE
 from models.cells import CELLS, CellMatrices
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import PAD, Dense, logits
-from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
+from models.recurrent import Encoder, Init, Maxout, orthogonal
 from models.source_attention import AttendedSource, SourceMemory
 
 
@@ -94,9 +94,7 @@ class Bahdanau(AttentiveDecoder):
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)  # W_s
         # v_a, W_a and U_a
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
-        self.stack = Stack(
-            cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
-        )
+        self.stack = self.decoder()
         # C_r, C_z and C side by side, [2 D, G]
         self.context = self.param("context", inits.kernel, (2 * n, cell.gates * n))
         self.deep = Maxout(self.maxout, inits)  # U_o, V_o and C_o as one matrix

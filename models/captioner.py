@@ -38,7 +38,7 @@ from models.encoder_decoder import (
     StepInput,
 )
 from models.layers import Dense, LayerNorm, logits
-from models.recurrent import Init, Stack, uniform_init
+from models.recurrent import Init, uniform_init
 from models.source_attention import AttendedSource, SourceMemory
 
 ENCODERS = ("cnn", "maps")
@@ -123,9 +123,7 @@ class Captioner(EncoderDecoder):
         inits = self.inits
         _, self.target_table = self.tables(share=True)
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
-        self.stack = Stack(
-            self.cell, features=self.hidden, layers=1, dropout=self.dropout, inits=inits
-        )
+        self.stack = self.decoder()
         self.from_state = Dense(self.embedding, kernel_init=inits.kernel)  # L_h
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)  # L_o

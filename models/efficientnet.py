@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attention.fast.convolution import depthwise
+from attention.fast.convolution import convolve, depthwise
 from base import spread
 
 SIZE = 224  # rows and columns of the training images
@@ -193,11 +193,4 @@ def _block(params, block, x, *, stride, expansion) -> jax.Array:
 
 
 def _convolve(layer, x, stride=1) -> jax.Array:
-    y = jax.lax.conv_general_dilated(
-        x,
-        layer["kernel"],
-        window_strides=(stride, stride),
-        padding="SAME",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )
-    return y + layer["bias"]
+    return convolve(x, layer["kernel"], stride=stride) + layer["bias"]

@@ -23,7 +23,7 @@ from base.ranges import FRACTION, SCALE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, check_fields
-from models.recurrent import STANDARD, Gates, Init
+from models.recurrent import STANDARD, Gates, Init, Stack
 from models.sharding import RECURRENT
 from models.source_attention import SourceAttention
 
@@ -82,7 +82,7 @@ class EncoderDecoder(nn.Module):
     A subclass declares its fields with the paper's values, creates in `setup`
 
     *   `target_table`, and a source table if it has one, by `tables`;
-    *   `stack`, a `Stack` with the layers of the decoder;
+    *   `stack`, by `decoder`;
     *   `cross_attention`, by `source_attention`, if it is an `AttentiveDecoder`,
 
     and defines the methods `encode`, `prepare`, `advance` and `readout`.
@@ -124,6 +124,12 @@ class EncoderDecoder(nn.Module):
         shape = (self.vocab_size, self.embedding)
         tables = [self.param(name, self.inits.embedding, shape) for name in names]
         return tables[0], tables[-1]
+
+    def decoder(self, layers: int = 1, residual: str = "none") -> Stack:
+        """Creates the layers of the decoder; for use in `setup`."""
+        return Stack(
+            self.cell, self.hidden, layers, self.dropout, self.inits, residual=residual
+        )
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
         """Encodes sources to a memory, once for all steps.

@@ -30,7 +30,7 @@ from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import Dense, logits
-from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
+from models.recurrent import Encoder, Init, StackMatrices, uniform_init
 from models.source_attention import SourceAndBiases, SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
@@ -188,13 +188,7 @@ class ListenAttendSpell(AttentiveDecoder):
         self.cross_attention = self.source_attention(
             filters=(self.filters, self.filter_width), keys="frames"
         )
-        self.stack = Stack(  # RNN
-            cell=self.cell,
-            features=n,
-            layers=self.layers,
-            dropout=self.dropout,
-            inits=inits,
-        )
+        self.stack = self.decoder(self.layers)  # RNN
         width = 2 * self.listener
         self.context = self.param("context", inits.kernel, (width, cell.gates * n))
         # CharacterDistribution

@@ -26,14 +26,7 @@ from base.ranges import DEPTH, LAYERS, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import PAD, Dense, logits
-from models.recurrent import (
-    RESIDUALS,
-    Encoder,
-    Init,
-    Stack,
-    StackMatrices,
-    uniform_init,
-)
+from models.recurrent import RESIDUALS, Encoder, Init, StackMatrices, uniform_init
 from models.source_attention import SourceAndBiases, SourceMemory
 
 
@@ -108,14 +101,7 @@ class Luong(AttentiveDecoder):
                 for _ in range(self.depth)
             ]
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
-        self.stack = Stack(
-            cell=self.cell,
-            features=n,
-            layers=self.depth,
-            dropout=self.dropout,
-            inits=inits,
-            residual=self.residual,
-        )
+        self.stack = self.decoder(self.depth, self.residual)
         if self.input_feeding:
             self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
         # W_c for h_t and for c_t

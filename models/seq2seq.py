@@ -25,7 +25,7 @@ from base.ranges import COUNT, LAYERS
 from models.cells import CELLS
 from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, logits
-from models.recurrent import Encoder, Init, Maxout, Stack, StackMatrices, uniform_init
+from models.recurrent import Encoder, Init, Maxout, StackMatrices, uniform_init
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -101,13 +101,7 @@ class Seq2Seq(EncoderDecoder):
             self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
         if self.fed_steps != "none":
             self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
-        self.stack = Stack(
-            cell=self.cell,
-            features=n,
-            layers=self.layers,
-            dropout=self.dropout,
-            inits=inits,
-        )
+        self.stack = self.decoder(self.layers)
         if self.maxout:
             self.deep = Maxout(self.maxout, inits)  # O_h, O_y and O_c as one matrix
         shape = (self.vocab_size, self.maxout or n)

@@ -133,8 +133,7 @@ class SourceAttention(nn.Module):
             annotations = jax.lax.stop_gradient(annotations)
         if self.function.same_width and annotations.shape[-1] != self.width:
             annotations = self.narrow(annotations)
-        parameters = self.scores.parameters(self.width, annotations.shape[-1])
-        return self.function.project(annotations, **parameters)
+        return self.function.project(annotations, **self._parameters(annotations))
 
     def source(
         self, memory: SourceMemory, soft: jax.Array | None = None
@@ -145,9 +144,6 @@ class SourceAttention(nn.Module):
             memory: an encoded source with keys from `project`.
             soft: bool scalar; see `models.attention.Alignment.align`.
         """
-        width = memory.annotations.shape[-1]
-        width = self.width if self.function.same_width else width
-        score_parameters = self.scores.parameters(self.width, width)
         alignment_parameters = self.align.parameters(self.width)
         # A copy outside the model's scope: `Partial` keeps its function as static data
         # of the pytree.
@@ -157,9 +153,16 @@ class SourceAttention(nn.Module):
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
-            compare=Partial(self.function.compare, **score_parameters),
+            compare=Partial(
+                self.function.compare, **self._parameters(memory.annotations)
+            ),
             weigh=Partial(align, alignment_parameters, soft=soft),
         )
+
+    def _parameters(self, annotations: jax.Array) -> dict[str, jax.Array]:
+        """Returns the parameters of the score, for annotations [B, S, E]."""
+        width = self.width if self.function.same_width else annotations.shape[-1]
+        return self.scores.parameters(self.width, width)
 
     def record(self, aligned: AlignmentOutput, memory: SourceMemory) -> None:
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
@@ -168,9 +171,7 @@ class SourceAttention(nn.Module):
         def parts() -> ScoreParts | None:
             if self.function.parts is None:
                 return None
-            width = memory.annotations.shape[-1]
-            width = self.width if self.function.same_width else width
-            parameters = self.scores.parameters(self.width, width)
+            parameters = self._parameters(memory.annotations)
             if self.function.stepwise:
                 weights = aligned.weights[:, :, :-1]
                 ends = (0, 0), (0, 0), (1, 0), (0, 0)

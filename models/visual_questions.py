@@ -36,7 +36,7 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention, attend
-from attention.scores import SCORES
+from attention.scores import SCORES, unit
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from base.records import AttentionRecord
 from models.attention import MATCHING_SCORES, Score
@@ -248,10 +248,3 @@ def word_guided_scores(correlation: jax.Array, valid: jax.Array) -> jax.Array:
         [B, 1, L] scores.
     """
     return jnp.where(valid[..., None], correlation, -jnp.inf).max(1, keepdims=True)
-
-
-def unit(x: jax.Array) -> jax.Array:
-    """Vectors [..., E] divided by their Euclidean norm; a vector of zeros stays 0."""
-    square = jnp.sum(jnp.square(x), -1, keepdims=True)
-    # The inner `where` keeps the infinite slope at 0 out of the gradient.
-    return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)

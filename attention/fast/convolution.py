@@ -15,20 +15,24 @@ import jax
 import jax.numpy as jnp
 
 
-def convolve(x: jax.Array, kernel: jax.Array, padding: str = "SAME") -> jax.Array:
-    """Convolution with a stride of 1.
+def convolve(
+    x: jax.Array, kernel: jax.Array, padding: str = "SAME", stride: int = 1
+) -> jax.Array:
+    """Convolution, as the library computes it.
 
     Args:
         x: [B, I, J, C].
         kernel: [any, any, C, C'].
         padding: "SAME" or "VALID".
+        stride: at least 1.
 
     Returns:
-        [B, I, J, C'] with padding "SAME"; fewer rows and columns with "VALID".
+        [B, I / stride, J / stride, C'], sizes rounded up, with padding "SAME"; fewer
+        rows and columns with "VALID".
     """
     layout = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), padding, dimension_numbers=layout
+        x, kernel, (stride, stride), padding, dimension_numbers=layout
     )
 
 

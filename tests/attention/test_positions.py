@@ -89,8 +89,3 @@ def test_rotary_scores_depend_only_on_distances(x64, draw):
 def test_rotary_refuses_an_odd_width(draw):
     with pytest.raises(ValueError, match=r"^x \(2, 5\) must have an even width$"):
         rotary(draw(2, 5), jnp.arange(2))
-
-
-def test_each_pair_of_channels_lies_on_the_unit_circle():
-    pairs = sinusoids(101, 14).reshape(101, 7, 2)
-    np.testing.assert_allclose(jnp.sum(pairs**2, axis=-1), 1, atol=1e-6)

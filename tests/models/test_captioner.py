@@ -129,16 +129,3 @@ def test_the_first_layer_reads_pixels_between_minus_1_and_1():
         with nn.intercept_methods(record):
             encoder.init(jax.random.key(0), image, train=False)
         np.testing.assert_allclose(read[-1], expected, atol=1e-6)
-
-
-def test_in_evaluation_a_hard_alignment_selects_the_most_probable_position():
-    soft, variables, batch = translator(ShowAttendTell, XU)
-    hard = translator(ShowAttendTell, XU, HARD)[0]
-    _, expected = forward_with_records(soft, variables, batch)
-    _, records = forward_with_records(hard, variables, batch)
-    assert set(np.unique(records["weights"])) == {0, 1}
-    first = [
-        records["weights"][:, 0, 0].argmax(-1),
-        expected["weights"][:, 0, 0].argmax(-1),
-    ]
-    np.testing.assert_array_equal(*first)
