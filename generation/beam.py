@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attention.fast.top_k import top
+from attention.fast.vocabulary import top
 from base.records import SearchTree
 from generation.rollout import empty_weights, limits
 from generation.types import Carry, Decoded, Step

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attention.fast.top_k import top
+from attention.fast.vocabulary import top
 from generation.types import Carry, Decoded, Step
 
 

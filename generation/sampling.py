@@ -12,9 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attention.fast.categorical import categorical
-from attention.fast.nucleus import nucleus
-from attention.fast.top_k import top
+from attention.fast.vocabulary import categorical, nucleus, top
 from base.errors import FieldError
 from generation.rollout import rollout
 from generation.types import Carry, Decoded, Step

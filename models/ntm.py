@@ -21,7 +21,8 @@ key strength, 1 + softplus for the sharpening, tanh for keys and add vectors, an
 constant memory, which learned fastest, follow Collier and Beel (2018), section 3.
 """
 
-from typing import Annotated, Literal, NamedTuple
+import functools
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,6 @@ from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
 from base.records import AttentionRecord, MemoryDetails
 from models.attention import detailed
-from models.bounded_gradient import bounded_gradient
 from models.cells import LSTMMatrices, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
 from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
@@ -43,6 +43,31 @@ _SLOTS = Range(1, 10_000, whole=True)
 _CONSTANT = 1e-6  # value of the constant memory
 _DEVIATION = 0.5  # standard deviation of the random and of the learned memory
 _MAX_GRADIENT = 100.0  # per element of the carry, for a loss in nats
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def bounded_gradient(x: Any, limit: float) -> Any:
+    """Identity whose gradient is clipped to [-limit, limit], elementwise.
+
+    Applied to the carry of a scan, it bounds the gradient between steps. Clipping after
+    the backward pass is too late, since the product of the steps' Jacobians can
+    overflow.
+
+    Args:
+        x: pytree of arrays of any shape.
+        limit: a positive Python number, the maximum absolute value of a gradient.
+
+    Returns:
+        `x`.
+    """
+    return x
+
+
+def _clip_gradient(limit, _, gradient):
+    return (jax.tree.map(lambda g: jnp.clip(g, -limit, limit), gradient),)
+
+
+bounded_gradient.defvjp(lambda x, limit: (x, None), _clip_gradient)
 
 
 class NTMMatrices(NamedTuple):

@@ -9,11 +9,9 @@ import attention.fast.relative
 import attention.relative
 import attention.scores
 from attention.fast.bags import weighted_bag
-from attention.fast.categorical import categorical
 from attention.fast.convolution import depthwise, double, halve, widen
 from attention.fast.linear import linear, merge_heads, split_heads
-from attention.fast.nucleus import nucleus
-from attention.fast.top_k import top
+from attention.fast.vocabulary import categorical, nucleus, top
 
 B, H, T, Q, K, D, E, A, V = 2, 3, 5, 5, 7, 11, 13, 17, 19
 
