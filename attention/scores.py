@@ -312,7 +312,7 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
     return jnp.pad(scores, beyond, constant_values=-jnp.inf)
 
 
-def unit(x: jax.Array, **_: jax.Array) -> jax.Array:
+def _unit(x: jax.Array, **_: jax.Array) -> jax.Array:
     """Vectors [..., D] divided by their Euclidean norm; a vector of zeros stays 0."""
     square = jnp.sum(x * x, axis=-1, keepdims=True)
     # The inner `where` keeps the infinite slope at 0 out of the gradient.
@@ -326,8 +326,8 @@ def _cosine_parts(query: jax.Array, key: jax.Array, strength: jax.Array) -> Scor
 @score_function(
     parts=_cosine_parts,
     same_width=True,
-    project=unit,
-    project_query=unit,
+    project=_unit,
+    project_query=_unit,
     strength=Scalar(start=math.sqrt),  # cosines spread like scaled dot products
 )
 def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
@@ -353,7 +353,7 @@ def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.
         >>> print(cosine_scores(query, key, jnp.array(10.0)))
         [[10.    7.07  0.  ]]
     """
-    return _dot(unit(query) * strength, unit(key))
+    return _dot(_unit(query) * strength, _unit(key))
 
 
 def _location(

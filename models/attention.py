@@ -168,26 +168,21 @@ def _details(parts: ScoreParts | None, mask: jax.Array | None) -> ScoreDetails |
     """Parts in the shapes of `ScoreDetails`."""
     if parts is None:
         return None
-    batch = parts.query.shape[:2]
-    shape = *batch, parts.query.shape[-2], parts.key.shape[-2]
+    batch, queries, keys = (
+        parts.query.shape[:2],
+        parts.query.shape[-2],
+        parts.key.shape[-2],
+    )
     bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)
-    bias = jnp.asarray(bias)
-    heads = bias.shape[-3] if bias.ndim > 2 else 1
-
-    def broadcast(x: jax.Array, *shape: int) -> jax.Array:
-        return jnp.broadcast_to(x, shape)
-
-    scale = jnp.asarray(parts.scale)
-    if scale.ndim:  # [..., 1, 1]
-        scale = scale[..., 0, 0]
-    v, location = parts.v, parts.location
+    heads = jnp.shape(bias)[-3] if jnp.ndim(bias) > 2 else 1
+    v = parts.v
     return ScoreDetails(
         query=parts.query,
-        key=broadcast(parts.key, *batch, *parts.key.shape[-2:]),
-        scale=broadcast(scale, *batch),
-        bias=broadcast(bias, shape[0], heads, *shape[2:]),
-        v=None if v is None else broadcast(v, *batch, v.shape[-1]),
-        location=location,
+        key=jnp.broadcast_to(parts.key, (*batch, *parts.key.shape[-2:])),
+        scale=jnp.broadcast_to(parts.scale, (*batch, 1, 1))[..., 0, 0],
+        bias=jnp.broadcast_to(bias, (batch[0], heads, queries, keys)),
+        v=None if v is None else jnp.broadcast_to(v, (*batch, v.shape[-1])),
+        location=parts.location,
         activation=parts.activation,
     )
 

@@ -36,7 +36,7 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention, attend
-from attention.scores import SCORES, unit
+from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from base.records import AttentionRecord
 from models.attention import MATCHING_SCORES, Score
@@ -148,8 +148,8 @@ class ShowAskAttendAnswer(VisualQuestions):
         super().setup()
         self.lstm = Recurrence("lstm", self.hidden, STANDARD)
         self.layer, self.output = Dense(self.classifier), Dense(self.answers)
-        self.match = MATCHING_SCORES[self.score]
-        self.has_vector = "v" in self.match.parameters
+        self.function = MATCHING_SCORES[self.score]
+        self.has_vector = "v" in self.function.parameters
         if not self.glimpses:
             return
         rows = 1 if self.has_vector else self.glimpses
@@ -164,7 +164,7 @@ class ShowAskAttendAnswer(VisualQuestions):
     ) -> jax.Array:
         """Returns the logits [B, W] of regions [B, L, E] and questions [B, T]."""
         drop = functools.partial(self.drop, deterministic=not train)
-        phi = unit(regions)
+        phi = cosine_scores.project(regions)  # phi_l / |phi_l|, or 0
         s = self.ask(question, train=train)  # [B, D]
         if self.glimpses:
             scores = self.scores(drop(s), drop(phi))  # [B, G, L]
@@ -185,7 +185,7 @@ class ShowAskAttendAnswer(VisualQuestions):
         """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
         query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
         v = {"v": self.v} if self.has_vector else {}
-        return self.match.parts(query, self.key(phi)[:, None], **v).scores()[:, :, 0]
+        return self.function.parts(query, self.key(phi)[:, None], **v).scores()[:, :, 0]
 
 
 class SpatialMemoryNetwork(VisualQuestions):

@@ -102,22 +102,6 @@ def test_a_query_without_a_neighbour_is_zero_with_zero_gradients(inputs, mask, n
             np.testing.assert_array_equal(array[b, q], 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("gaussian", [1, math.exp(-1 / 8), math.exp(-1 / 2), math.exp(-2)]),
-        ("boxcar", [1, 1, 1, 0]),
-        ("triangular", [1, 1 / 2, 0, 0]),
-        ("epanechnikov", [3 / 4, 9 / 16, 0, 0]),
-        ("constant", [1, 1, 1, 1]),
-    ],
-)
-def test_kernels_at_the_peak_between_at_the_edge_and_beyond(name, values):
-    norms = jnp.array([0, 0.5, 1, 2])
-    actual = jnp.exp(KERNELS[name](norms**2))
-    np.testing.assert_allclose(actual, values, rtol=1e-6)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_finite_at_the_peak_and_up_to_the_edge(name):
     below = np.nextafter(np.float32(1), np.float32(0))
@@ -183,20 +167,6 @@ def test_with_unit_norms_the_gaussian_is_dot_product_attention(inputs):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "variance"),
-    [("boxcar", 1 / 3), ("triangular", 1 / 6), ("epanechnikov", 1 / 5)],
-)
-def test_a_compact_kernel_has_the_variance_of_its_shape(x64, name, variance):
-    u = jnp.linspace(-1.5, 1.5, 30_001)
-    kernel = jnp.exp(KERNELS[name](u * u))
-    np.testing.assert_allclose(
-        jnp.sum(kernel * u * u) / kernel.sum(), variance, rtol=1e-3
-    )  # the error of the sum as an integral
-    if name == "epanechnikov":  # the only kernel with an integral of 1
-        np.testing.assert_allclose(kernel.sum() * (u[1] - u[0]), 1, rtol=1e-3)
-
-
 def test_a_width_for_each_coordinate_scales_it(inputs):
     query, key, value = inputs
     widths = jnp.array([0.5, 2.0, 11.0])
@@ -219,11 +189,3 @@ def test_arguments_that_do_not_fit_are_refused(inputs):
         estimate("gaussian", query, key, value[:, 1:])
     with pytest.raises(TypeError, match="mask must be bool"):
         estimate("gaussian", query, key, value, mask=jnp.ones((Q, K)))
-
-
-def test_the_constant_kernel_is_average_pooling(inputs):
-    query, key, value = inputs
-    attention = estimate("constant", query, key, value)
-    mean = jnp.broadcast_to(value.mean(1, keepdims=True), (B, Q, V))
-    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
-    np.testing.assert_allclose(attention.context, mean, atol=1e-6)

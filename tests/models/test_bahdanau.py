@@ -9,18 +9,13 @@ from translators import (
     TARGET,
     VOCAB,
     affine,
-    encode,
     forward,
     forward_with_records,
     gru,
     initial,
-    start,
-    step,
     translator,
 )
 
-from attention.core import masked_softmax
-from attention.scores import SCORES
 from models.bahdanau import Bahdanau
 
 
@@ -59,24 +54,6 @@ def test_the_model_equals_a_loop_of_the_appendix():
             s = gru(gates, s, params["stack"]["states_0"])
     logits = forward(model, variables, batch)
     np.testing.assert_allclose(logits, expected, atol=1e-4)  # float32, values up to 10
-
-
-@pytest.mark.parametrize("score", ["additive", "general", "location"])
-def test_cached_key_projections_give_the_scores_of_the_annotations(score):
-    model, variables, batch = build(PAPER, {"score": score})
-    memory = encode(model, variables, batch["source"])
-    params = variables["params"]["cross_attention"]["scores"]
-    carry = start(model, variables, memory, hypotheses=2)
-    token = jnp.ones((BATCH, 2), jnp.int32)
-    for t in range(TARGET):
-        (previous,) = carry.states
-        carry, _, weights = step(
-            model, variables, carry=carry, token=token, memory=memory
-        )
-        scores = SCORES[score](previous, memory.annotations, **params)
-        expected = masked_softmax(scores, memory.mask[:, None])
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
-        token = jnp.full((BATCH, 2), 4 + t) + jnp.arange(2)
 
 
 def test_with_the_paper_s_init_attention_is_uniform_over_the_unmasked_positions():

@@ -191,22 +191,6 @@ def test_padding_changes_nothing(fields):
     np.testing.assert_allclose(actual[real], expected[real], atol=1e-5)
 
 
-@ALL
-def test_instances_are_independent_and_logits_depend_on_previous_pointers(fields):
-    model, variables, batch = translator(PointerNetwork, fields)
-    before = forward(model, variables, batch)
-    other = batch | {"inputs": batch["inputs"].at[1].add(0.5)}
-    change = np.abs(forward(model, variables, other) - before)
-    assert not np.nan_to_num(change[[0, 2]]).any()
-    assert (np.nan_to_num(change[1]) > 1e-6).any()
-    for t in range(INPUTS):
-        other = batch | {
-            "target": batch["target"].at[0, t].set(batch["target"][0, t - 1])
-        }
-        change = np.abs(forward(model, variables, other) - before)[0].max(-1)
-        assert not change[: t + 1].any() and change[t + 1] > 1e-6
-
-
 @pytest.mark.parametrize("encoder", ["recurrent", "process"])
 @pytest.mark.parametrize("size", [3, 13, 29])
 def test_the_same_parameters_point_at_any_number_of_inputs(encoder, size):

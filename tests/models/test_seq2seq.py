@@ -63,24 +63,6 @@ def test_logits_depend_on_the_source_through_the_vector_alone(paper):
     )
 
 
-@PAPERS
-def test_swapped_memories_give_the_logits_of_swapped_sources(paper):
-    model, variables, batch = build(paper)
-    swapped = jnp.asarray([1, 0, 2])
-    memory = encode(model, variables, batch["source"])
-    memory = jax.tree.map(lambda x: x[swapped], memory)
-    carry = start(model, variables, memory, hypotheses=1)
-    expected = forward(model, variables, dict(batch, source=batch["source"][swapped]))
-    token = jnp.ones((BATCH, 1), jnp.int32)
-    for t in range(TARGET):
-        carry, logits, attention = step(
-            model, variables, carry=carry, token=token, memory=memory
-        )
-        np.testing.assert_allclose(logits[:, 0], expected[:, t], atol=1e-5)
-        assert attention is None
-        token = batch["target"][:, t : t + 1]
-
-
 @pytest.mark.parametrize("fed_steps", ["first", "all"])
 def test_the_vector_enters_the_gates_of_the_first_step_or_of_all_steps(fed_steps):
     fields = dict(layers=1, first_state="zero", fed_steps=fed_steps)
