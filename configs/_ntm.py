@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps, update
+from configs._variants import SMOKE, apply, steps, update
 from models.ntm import LSTM, NeuralTuringMachine
 from tasks.algorithmic.task import Algorithmic
 from training.configuration import defaults
@@ -40,37 +40,33 @@ def paper(learning_rate: float, bits: float) -> dict[str, Any]:
 
 
 # A few steps of a small model.
-SMOKE = {
+SMALL = SMOKE | {
     "model.hidden": 11,
     "model.slots": 7,
     "model.width": 5,
     "data.batch_size": 16,
     "data.buckets": 1,
     "evaluation.sequences": 8,
-    "train_steps": 6,
-    "eval_every": 3,
-    "save_every": 2,
-    "log_every": 2,
 }
 
 
 def ntm_config(
-    fields: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]], variant: str
+    fields: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    variant: str = "",
 ) -> ConfigDict:
     """Returns the config of a variant.
 
     Args:
         fields: changed fields of the task.
         variants: changed fields by variant.
-        variant: a key of `variants`.
+        variant: a key of `variants`; "" is the default.
     """
     config = defaults(Algorithmic, NeuralTuringMachine)
     # The paper's RMSProp is in the variant `paper`. A cosine schedule decays before the
     # machine has converged. Gradient norms are mostly below 0.2; a few larger ones undo
     # what was learned.
     config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
-    config.train_steps = 5000
-    config.eval_every = 500
-    config.save_every = 500
+    config.update(steps(5000))
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
     return apply(update(config, fields), variants, variant)

@@ -5,14 +5,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps, update
+from configs._variants import SMOKE_COSINE, apply, cosine, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing.task import Pointing
 from training.configuration import defaults
-from training.optimizers import adam, sgd
+from training.optimizers import sgd
 
 # A few steps of a small model.
-SMOKE = {
+SMALL = SMOKE_COSINE | {
     "model.embedding": 7,
     "model.hidden": 11,
     "model.score_hidden": 13,
@@ -22,12 +22,6 @@ SMOKE = {
     "data.batch_size": 16,
     "evaluation.sizes": (5, 6),
     "evaluation.instances": 20,
-    "optimizer.warmup": 2,
-    "optimizer.decay_steps": 6,
-    "train_steps": 6,
-    "eval_every": 3,
-    "save_every": 2,
-    "log_every": 2,
 }
 # Sizes for a minute of training.
 TINY = {
@@ -58,7 +52,6 @@ def paper(length: float) -> dict[str, Any]:
         "model.score_hidden": 256,
         "model.init_scheme": "paper",
         "optimizer": sgd(1.0, clip=2.0, scale=length),
-        "data.batch_size": 128,
     }
 
 
@@ -77,16 +70,11 @@ def size_range(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
     }
 
 
-def cosine_steps(count: int) -> dict[str, int]:
-    """Returns the fields for `count` steps, with a cosine that reaches 0 at the end."""
-    return steps(count) | {"optimizer.decay_steps": count}
-
-
 def pointing_config(
     kind: str,
     fields: Mapping[str, Any],
     variants: Mapping[str, Mapping[str, Any]],
-    variant: str,
+    variant: str = "",
 ) -> ConfigDict:
     """Returns the config of a variant.
 
@@ -94,7 +82,7 @@ def pointing_config(
         kind: a key of `tasks.pointing.data.KINDS`.
         fields: changed fields of the task.
         variants: changed fields by variant.
-        variant: a key of `variants`.
+        variant: a key of `variants`; "" is the default.
     """
     config = defaults(Pointing, PointerNetwork)
     config.model.embedding = 128
@@ -102,12 +90,7 @@ def pointing_config(
     config.model.score_hidden = 128
     config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
     # The clipping is the paper's; its SGD is in the variant `paper`.
-    config.optimizer = adam(
-        3e-3, schedule="warmup_cosine", warmup=100, decay_steps=3000, clip=2.0
-    )
+    config.update(cosine(3e-3, 3000, warmup=100, clip=2.0))
     config.data.kind = kind
-    config.train_steps = 3000
-    config.eval_every = 300
-    config.save_every = 300
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
     return apply(update(config, fields), variants, variant)

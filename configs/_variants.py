@@ -6,6 +6,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from training.optimizers import adam
+
+# Training of the variants `smoke`, of a model with a constant rate or a cosine.
+SMOKE = {"train_steps": 6, "eval_every": 3, "save_every": 2, "log_every": 2}
+SMOKE_COSINE = SMOKE | {"optimizer.warmup": 2, "optimizer.decay_steps": 6}
+
 
 def apply(
     config: ConfigDict, variants: Mapping[str, Mapping[str, Any]], variant: str
@@ -33,3 +39,21 @@ def steps(count: int) -> dict[str, int]:
     """Returns the fields for `count` training steps with ten evaluations."""
     tenth = count // 10
     return {"train_steps": count, "eval_every": tenth, "save_every": tenth}
+
+
+def cosine_steps(count: int) -> dict[str, int]:
+    """Returns the fields for `count` steps, with a cosine that reaches 0 at the end."""
+    return steps(count) | {"optimizer.decay_steps": count}
+
+
+def cosine(rate: float, count: int, *, warmup: int, clip: float) -> dict[str, Any]:
+    """Returns the fields for Adam with a cosine, and `steps`.
+
+    Args:
+        rate: maximum learning rate.
+        count: number of training steps; the rate is 0 after the last.
+        warmup: steps in which the rate rises to its maximum.
+        clip: maximum norm of the gradient.
+    """
+    schedule = {"schedule": "warmup_cosine", "warmup": warmup, "decay_steps": count}
+    return {"optimizer": adam(rate, **schedule, clip=clip)} | steps(count)

@@ -21,7 +21,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE_COSINE, apply, cosine, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
 from training.configuration import defaults
@@ -66,7 +66,8 @@ VARIANTS = {
         "evaluation.checkpoint": "best",  # early stopping on BLEU
     }
     | steps(100_000),
-    "smoke": {
+    "smoke": SMOKE_COSINE
+    | {
         "model.hidden": 11,
         "model.embedding": 7,
         "model.score_hidden": 5,
@@ -75,12 +76,6 @@ VARIANTS = {
         "data.batch_size": 8,
         "evaluation.images": 8,
         "evaluation.batch_size": 8,
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 
@@ -90,8 +85,5 @@ def get_config(variant: str = "") -> ConfigDict:
     config = defaults(Captioning, ShowAttendTell)
     config.model.update(_FIELDS)
     config.model.score_hidden = 128
-    config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=200, decay_steps=6000, clip=5.0
-    )
-    config.update(steps(6000))
+    config.update(cosine(1e-3, 6000, warmup=200, clip=5.0))
     return apply(config, VARIANTS, variant)

@@ -18,7 +18,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE_COSINE, apply, cosine, cosine_steps
 from models.recurrent_visual import (
     DeepRecurrentAttention,
     ImageClassifier,
@@ -26,7 +26,6 @@ from models.recurrent_visual import (
 )
 from tasks.recognition.task import Recognition
 from training.configuration import defaults
-from training.optimizers import adam
 
 # Changed fields by variant.
 VARIANTS = {
@@ -44,9 +43,9 @@ VARIANTS = {
         "architecture": ImageClassifier,
         "model": ConfigDict({"channels": (32, 64, 64), "layers": (256,)}),
     }
-    | steps(2000)
-    | {"optimizer.decay_steps": 2000},
-    "smoke": {
+    | cosine_steps(2000),
+    "smoke": SMOKE_COSINE
+    | {
         "data.source": "drawn",
         "data.side": 60,
         "data.batch_size": 8,
@@ -57,12 +56,6 @@ VARIANTS = {
         "model.hidden": 13,
         "model.context": 8,
         "evaluation.images": 20,
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 
@@ -77,8 +70,5 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.min_objects = 2
     config.data.objects = 2
     config.data.batch_size = 64
-    config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000, clip=5.0
-    )
-    config.update(steps(10_000))
+    config.update(cosine(1e-3, 10_000, warmup=100, clip=5.0))
     return apply(config, VARIANTS, variant)

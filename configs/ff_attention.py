@@ -21,7 +21,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply
+from configs._variants import SMOKE, apply
 from models.feedforward import FeedForwardAttention
 from tasks.adding.task import Adding
 from training.configuration import defaults
@@ -54,15 +54,12 @@ VARIANTS = {
         "eval_every": 500,
         "save_every": 500,
     },
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "model.hidden": 11,
         "data.length": 23,
         "data.batch_size": 16,
         "evaluation.lengths": (29,),
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

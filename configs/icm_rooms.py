@@ -18,7 +18,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE, apply, steps
 from models.curiosity import CuriousAgent
 from tasks.exploration.task import Exploration
 from training.configuration import defaults
@@ -35,7 +35,8 @@ VARIANTS = {
     "random_features": {"model.features": "random"},
     "no_bonus": {"model.features": "none"},
     "no_bonus_television": _TELEVISION | {"model.features": "none"},
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "data.rooms": 2,
         "data.horizon": 13,
         "data.television": "remote",
@@ -46,10 +47,6 @@ VARIANTS = {
         "model.filters": 3,
         "model.hidden": 7,
         "evaluation.episodes": 5,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

@@ -23,7 +23,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply
+from configs._variants import SMOKE, apply
 from models.kernel_regression import KernelRegression
 from tasks.regression.task import Regression
 from training.configuration import defaults
@@ -48,13 +48,10 @@ VARIANTS = {
         "eval_every": 50,
         "save_every": 50,
     },
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "data.points": 8,
         "data.queries": 10,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

@@ -15,7 +15,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply
+from configs._variants import SMOKE_COSINE, apply
 from models.listener import ListenAttendSpell
 from tasks.speech.task import Listening
 from training.configuration import defaults
@@ -24,7 +24,8 @@ from training.optimizers import adam
 VARIANTS = {
     "": {},
     "content": {"model.score": "multiplicative"},
-    "smoke": {
+    "smoke": SMOKE_COSINE
+    | {
         "data.source": "tones",
         "data.max_words": 3,
         "data.bands": 7,
@@ -44,12 +45,6 @@ VARIANTS = {
         "evaluation.words": (4,),
         "evaluation.batch_size": 4,
         "evaluation.beam": 2,
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

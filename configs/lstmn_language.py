@@ -69,8 +69,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.memory = 64  # longer than a training sentence
     config.model.score_hidden = 40
     config.optimizer = adam(3e-3, clip=1.0)
-    config.train_steps = 3000
-    config.eval_every = 300
-    config.save_every = 300
+    config.update(steps(3000))
     config.log_every = 50
     return apply(config, VARIANTS, variant)

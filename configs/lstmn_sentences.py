@@ -39,9 +39,6 @@ _ENTAILMENT = steps(6000) | {
     "data.examples": 20_000,
     "data.batch_size": 64,
     "model.embedding": 32,
-    "model.hidden": 64,
-    "model.score_hidden": 64,
-    "model.classifier": 64,
     "model.fusion": "deep",
     "model.dropout": 0.0,
     "optimizer.learning_rate": 2e-3,
@@ -82,8 +79,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.classifier = 64
     # The paper's learning rates: 1e-3 for SNLI, 2e-3 for sentiment.
     config.optimizer = adam(1e-3, clip=5.0)
-    config.train_steps = 1500  # 6 epochs
-    config.eval_every = 150
-    config.save_every = 150
+    config.update(steps(1500))  # 6 epochs
     config.log_every = 50
     return apply(config, VARIANTS, variant)

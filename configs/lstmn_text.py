@@ -24,7 +24,7 @@ Variants:
 from ml_collections import ConfigDict
 
 from configs._language import lstm, memory_network, transformer
-from configs._variants import apply
+from configs._variants import apply, steps
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.text_modeling import TextModeling
 from training.configuration import defaults
@@ -92,8 +92,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.dropout = 0.2
     # The better of 2e-3 and 5e-3 on validation; the paper: SGD, 0.65 with decay.
     config.optimizer = adam(5e-3, clip=5.0)
-    config.train_steps = 2000
-    config.eval_every = 200
-    config.save_every = 200
+    config.update(steps(2000))
     config.log_every = 50
     return apply(config, VARIANTS, variant)

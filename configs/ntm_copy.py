@@ -19,10 +19,10 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
-from configs._variants import steps
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
+from configs._variants import cosine_steps, steps
 
 _FIELDS = steps(6000) | {
     "evaluation.sizes": (10, 20, 30, 50, 120),  # the paper's figure 4
@@ -34,7 +34,7 @@ VARIANTS = {
     "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=84.0),  # 10.5 vectors of 8 bits
-    "tiny": steps(1000)
+    "tiny": cosine_steps(1000)
     | {
         "model.hidden": 64,
         "model.slots": 16,
@@ -43,12 +43,7 @@ VARIANTS = {
         "data.buckets": 1,
         "evaluation.sizes": (5, 10),
         "optimizer.learning_rate": 5e-3,
-        "optimizer.decay_steps": 1000,
     },
-    "smoke": SMOKE | {"data.max_size": 3, "evaluation.sizes": (3, 5)},
+    "smoke": SMALL | {"data.max_size": 3, "evaluation.sizes": (3, 5)},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return ntm_config(_FIELDS, VARIANTS, variant)
+get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)

@@ -17,9 +17,9 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
 from configs._variants import steps
 
 _FIELDS = steps(8000) | {
@@ -41,10 +41,6 @@ VARIANTS = {
     "feedforward": FEEDFORWARD,
     "lstm": LSTM_ALONE,
     "paper": paper(3e-5, bits=200.0),
-    "smoke": SMOKE | {"data.min_size": 11, "data.max_size": 11},
+    "smoke": SMALL | {"data.min_size": 11, "data.max_size": 11},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return ntm_config(_FIELDS, VARIANTS, variant)
+get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)

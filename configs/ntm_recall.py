@@ -17,12 +17,11 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
-from configs._variants import steps
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
 
-_FIELDS = steps(5000) | {
+_FIELDS = {
     "data.kind": "recall",
     "data.min_size": 2,
     "data.max_size": 6,  # items
@@ -37,10 +36,6 @@ VARIANTS = {
     | {"model.hidden": 256, "model.read_heads": 4, "model.write_heads": 4},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=18.0),  # bits per item
-    "smoke": SMOKE | {"data.max_size": 3, "evaluation.sizes": (2, 4)},
+    "smoke": SMALL | {"data.max_size": 3, "evaluation.sizes": (2, 4)},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return ntm_config(_FIELDS, VARIANTS, variant)
+get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)

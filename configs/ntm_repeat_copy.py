@@ -17,12 +17,12 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
-from configs._variants import steps
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
+from configs._variants import cosine_steps
 
-_FIELDS = steps(16_000) | {
+_FIELDS = cosine_steps(16_000) | {
     "data.kind": "repeat_copy",
     "data.max_size": 10,  # vectors; always 1 to 10 repeats
     "data.buckets": 2,
@@ -31,7 +31,6 @@ _FIELDS = steps(16_000) | {
     "data.batch_size": 8,
     "optimizer.learning_rate": 0.003,
     "optimizer.schedule": "warmup_cosine",
-    "optimizer.decay_steps": 16_000,
     "optimizer.clip": 0.2,
     "evaluation.sizes": ((10, 10), (20, 10), (10, 20)),  # the paper's figure 8
 }
@@ -41,15 +40,11 @@ VARIANTS = {
     "feedforward": FEEDFORWARD,
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=280.0),  # 31 vectors of 9 bits
-    "smoke": SMOKE
+    "smoke": SMALL
     | {
         "data.max_size": 2,
         "evaluation.sizes": (2, (2, 3)),
         "optimizer.decay_steps": 6,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return ntm_config(_FIELDS, VARIANTS, variant)
+get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)

@@ -18,9 +18,9 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
 from configs._variants import steps
 
 _FIELDS = steps(8000) | {
@@ -43,10 +43,6 @@ VARIANTS = {
     | {"model.hidden": 512, "model.read_heads": 8, "model.write_heads": 8},
     "lstm": LSTM_ALONE,
     "paper": paper(3e-5, bits=128.0),  # 16 vectors of 8 bits
-    "smoke": SMOKE | {"data.min_size": 3, "data.max_size": 3, "evaluation.sizes": (2,)},
+    "smoke": SMALL | {"data.min_size": 3, "data.max_size": 3, "evaluation.sizes": (2,)},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return ntm_config(_FIELDS, VARIANTS, variant)
+get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)

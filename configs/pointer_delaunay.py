@@ -14,9 +14,10 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
-from configs._pointing import SMOKE, cosine_steps, paper, pointing_config, size_range
+from configs._pointing import SMALL, paper, pointing_config, size_range
+from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(12_000) | size_range(5, 5, 10)
 # Changed fields by variant.
@@ -24,10 +25,6 @@ VARIANTS = {
     "": {},
     "large": size_range(10, 10),
     "paper": paper(12.0),
-    "smoke": SMOKE,
+    "smoke": SMALL,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return pointing_config("delaunay", _FIELDS, VARIANTS, variant)
+get_config = functools.partial(pointing_config, "delaunay", _FIELDS, VARIANTS)

@@ -19,18 +19,18 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
 from configs._pointing import (
     ATTENTION,
     SEQ2SEQ,
-    SMOKE,
+    SMALL,
     TINY,
-    cosine_steps,
     paper,
     pointing_config,
     size_range,
 )
+from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(4000) | {"evaluation.sizes": (5, 10, 20)}
 # Changed fields by variant.
@@ -44,10 +44,6 @@ VARIANTS = {
     "attention": ATTENTION,
     "paper": size_range(50, 50) | paper(11.0) | {"evaluation.instances": 500},
     "tiny": size_range(5, 5) | cosine_steps(1000) | TINY,
-    "smoke": SMOKE,
+    "smoke": SMALL,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return pointing_config("hull", _FIELDS, VARIANTS, variant)
+get_config = functools.partial(pointing_config, "hull", _FIELDS, VARIANTS)

@@ -17,18 +17,18 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
 from configs._pointing import (
     ATTENTION,
     PROCESS,
     SEQ2SEQ,
-    SMOKE,
+    SMALL,
     TINY,
-    cosine_steps,
     pointing_config,
     size_range,
 )
+from configs._variants import cosine_steps
 
 _FIELDS = {"model.glimpses": 1, "evaluation.sizes": (5, 10, 15)}
 # Changed fields by variant.
@@ -40,10 +40,6 @@ VARIANTS = {
     "seq2seq": SEQ2SEQ | {"model.glimpses": 0},
     "attention": ATTENTION | {"model.glimpses": 0},
     "tiny": size_range(5, 5) | cosine_steps(600) | TINY,
-    "smoke": SMOKE,
+    "smoke": SMALL,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return pointing_config("sorting", _FIELDS, VARIANTS, variant)
+get_config = functools.partial(pointing_config, "sorting", _FIELDS, VARIANTS)

@@ -17,20 +17,19 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
+import functools
 
 from configs._pointing import (
     ATTENTION,
     SEQ2SEQ,
-    SMOKE,
-    cosine_steps,
+    SMALL,
     paper,
     pointing_config,
     size_range,
 )
+from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(12_000) | {
-    "evaluation.sizes": (5, 10),
     "evaluation.constrain": True,
     "evaluation.beam": 4,  # in the final evaluation; validation is greedy
 }
@@ -47,10 +46,6 @@ VARIANTS = {
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
     "paper": paper(11.0),
-    "smoke": SMOKE,
+    "smoke": SMALL,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    return pointing_config("tsp", _FIELDS, VARIANTS, variant)
+get_config = functools.partial(pointing_config, "tsp", _FIELDS, VARIANTS)

@@ -19,14 +19,13 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE_COSINE, apply, cosine, cosine_steps
 from models.recurrent_visual import ImageClassifier, RecurrentVisualAttention
 from tasks.recognition.task import Recognition
 from training.configuration import defaults
-from training.optimizers import adam
 
 _TRANSLATED = {"data.side": 60, "model.size": 12, "model.scales": 3}
-_SHORT = steps(2000) | {"optimizer.decay_steps": 2000}
+_SHORT = cosine_steps(2000)
 _CLUTTERED = _TRANSLATED | {"data.clutter": 4, "model.glimpses": 8}
 # Changed fields by variant.
 VARIANTS = {
@@ -42,12 +41,9 @@ VARIANTS = {
         "model": ConfigDict({"channels": (32, 64), "layers": (256,)}),
     }
     | _SHORT,
-    "tiny": steps(600)
+    "tiny": cosine_steps(600) | {"data.source": "drawn"},  # needs no download
+    "smoke": SMOKE_COSINE
     | {
-        "data.source": "drawn",  # needs no download
-        "optimizer.decay_steps": 600,
-    },
-    "smoke": {
         "data.source": "drawn",
         "data.side": 40,
         "data.clutter": 2,
@@ -59,12 +55,6 @@ VARIANTS = {
         "model.glimpse_width": 7,
         "model.hidden": 11,
         "evaluation.images": 20,
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 
@@ -73,9 +63,5 @@ def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
     config = defaults(Recognition, RecurrentVisualAttention)
     config.model.locator_hidden = 128  # the paper: none
-    config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=10_000, clip=5.0
-    )
-    config.update(steps(10_000))
-    config.log_every = 100
+    config.update(cosine(1e-3, 10_000, warmup=100, clip=5.0))
     return apply(config, VARIANTS, variant)

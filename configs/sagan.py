@@ -22,7 +22,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE, apply, steps
 from models import dcgan
 from models.sagan import Discriminator, Generator
 from tasks.images.task import Adversarial
@@ -81,7 +81,8 @@ VARIANTS = {
     }
     | _attending(32)
     | steps(1_000_000),
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "model.size": 8,
         "model.channels": 4,
         "attention.generator": (8,),
@@ -90,10 +91,6 @@ VARIANTS = {
         "data.batch_size": 8,
         "latent_size": 7,
         "evaluation.images": 16,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

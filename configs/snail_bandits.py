@@ -16,7 +16,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE_COSINE, apply, cosine
 from models.agents import LSTMAgent, SnailAgent
 from tasks.trials.task import Trials
 from training.configuration import defaults
@@ -34,9 +34,8 @@ VARIANTS = {
         "train_steps": 1000,
     },
     "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
-    "smoke": {
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
+    "smoke": SMOKE_COSINE
+    | {
         "data.episodes": 5,
         "data.actions": 3,
         "data.batch_size": 8,
@@ -44,10 +43,6 @@ VARIANTS = {
         "model.blocks": (5, (3, 4)),
         "loss.epochs": 2,
         "evaluation.trials": 20,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 
@@ -57,9 +52,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config = defaults(Trials, SnailAgent)
     config.loss.discount = 1.0  # trials are short
     # One epoch: new trials cost less than a gradient.
-    config.optimizer = adam(
-        2e-3, schedule="warmup_cosine", warmup=50, decay_steps=3000, clip=0.5
-    )
-    config.update(steps(3000))
+    config.update(cosine(2e-3, 3000, warmup=50, clip=0.5))
     config.log_every = 50
     return apply(config, VARIANTS, variant)

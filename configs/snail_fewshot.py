@@ -21,7 +21,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE, apply, steps
 from models.few_shot import LSTMClassifier, MatchingNetwork, SnailClassifier
 from models.snail import FEW_SHOT
 from tasks.fewshot.task import FewShot
@@ -38,7 +38,8 @@ VARIANTS = {
     "no_convolutions": {"model.blocks": ((64, 32), (128, 64), (256, 128))},
     "lstm": {"architecture": LSTMClassifier, "model": ConfigDict({"hidden": 360})},
     "matching": {"architecture": MatchingNetwork, "model": ConfigDict()},
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "data.ways": 3,
         "data.shots": 2,
         "data.batch_size": 8,
@@ -47,10 +48,6 @@ VARIANTS = {
         "model.blocks": ((5, 3), 7, (13, 2)),
         "evaluation.episodes": 20,
         "evaluation.shots": (1, 2),
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 

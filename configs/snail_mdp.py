@@ -16,7 +16,7 @@ Variants:
 from ml_collections import ConfigDict
 
 from configs import snail_bandits
-from configs._variants import apply, steps
+from configs._variants import apply, cosine_steps, update
 from models.agents import LSTMAgent
 
 # Changed fields by variant.
@@ -34,6 +34,4 @@ def get_config(variant: str = "") -> ConfigDict:
     config = snail_bandits.get_config()
     config.data.update({"problem": "mdp", "batch_size": 50})
     config.loss.update({"discount": 0.99, "trace": 0.9})
-    config.optimizer.decay_steps = 2000
-    config.update(steps(2000))
-    return apply(config, VARIANTS, variant)
+    return apply(update(config, cosine_steps(2000)), VARIANTS, variant)

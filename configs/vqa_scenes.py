@@ -23,13 +23,12 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import apply, steps
+from configs._variants import SMOKE_COSINE, apply, cosine, steps
 from models.visual_questions import ShowAskAttendAnswer, SpatialMemoryNetwork
 from tasks.visual_questions.task import VisualQuestionAnswering
 from training.configuration import defaults
 from training.optimizers import adam
 
-_STEPS = 6000
 # Fields of both models.
 _FIELDS = {"channels": (32, 64), "embedding": 64, "dropout": 0.1}
 _SPATIAL = defaults(VisualQuestionAnswering, SpatialMemoryNetwork).model
@@ -68,9 +67,8 @@ VARIANTS = {
         "evaluation.questions": 100_000,
     }
     | steps(170_000),  # 50 epochs
-    "smoke": {
-        "optimizer.warmup": 2,
-        "optimizer.decay_steps": 6,
+    "smoke": SMOKE_COSINE
+    | {
         "data.size": 24,
         "data.batch_size": 8,
         "model.channels": (8, 8),
@@ -79,10 +77,6 @@ VARIANTS = {
         "model.score_hidden": 5,
         "model.classifier": 13,
         "evaluation.questions": 20,
-        "train_steps": 6,
-        "eval_every": 3,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
 
@@ -94,9 +88,5 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.update({"hidden": 128, "score_hidden": 64, "classifier": 128})
     config.loss.objects = 1.0  # the papers' encoders have learned from ImageNet
     config.evaluation.questions = 2000
-    config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=100, decay_steps=_STEPS, clip=5.0
-    )
-    config.update(steps(_STEPS))
-    config.log_every = 100
+    config.update(cosine(1e-3, 6000, warmup=100, clip=5.0))
     return apply(config, VARIANTS, variant)
