@@ -29,11 +29,10 @@ from tasks.adding import data as adding
 from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
 from tasks.common.batches import BucketedBatches
+from tasks.common.objectives import supervised
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
 from training.evaluate import evaluate
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
@@ -91,12 +90,7 @@ class Adding(Task):
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
         blank = jnp.zeros((1, 1, 2))
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, blank, axis_name=axis_name)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.adding.data.batches`."""

@@ -33,10 +33,9 @@ from tasks.algorithmic import figures as sequences
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 from tasks.common import batches as endless
 from tasks.common.batches import BucketedBatches
+from tasks.common.objectives import supervised
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
@@ -111,12 +110,7 @@ class Algorithmic(Task):
         sizes = config.data.max_size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
         inputs = jnp.zeros((1, 2, self.kind.inputs))
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, inputs, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, inputs, axis_name=axis_name)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.algorithmic.data.batches`."""

@@ -40,12 +40,11 @@ from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
 from tasks.common import user_files
 from tasks.common.losses import smoothed_cross_entropy
+from tasks.common.objectives import supervised
 from tasks.common.splits import SPLITS, check_split
 from tasks.common.vocabulary import PAD
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
@@ -168,13 +167,12 @@ class Captioning(Task):
             config.architecture, config.model, vocab_size=self.vocabulary.size
         )
         blank = {"source": self.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
+        self.objective = supervised(
+            self,
+            blank,
+            axis_name=axis_name,
             extra=reinforce.initial_baseline(self.model.draws),
             update_extra=reinforce.move_baseline,
-            axis_name=axis_name,
         )
         self.search = Search.configured(config.evaluation)
         self.captioner = CaptionSearch(self.model, self.data)

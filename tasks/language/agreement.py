@@ -24,6 +24,7 @@ from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures import charts
+from tasks.common.objectives import supervised
 from tasks.common.text import fold
 from tasks.common.vocabulary import PAD, UNK
 from tasks.language import agreement_data as agreement
@@ -38,8 +39,6 @@ from tasks.language.samples import (
 )
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, Prediction, Stacked, Task
 
@@ -94,12 +93,7 @@ class Agreement(Task):
         self.sizes = list(dict.fromkeys(sizes))
         self.continuations = Continuations(self.model, self.words)
         tokens = jnp.ones((1, 2), jnp.int32)
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, tokens, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, tokens, axis_name=axis_name)
 
     def train_data(self) -> agreement.AgreementBatches:
         """Returns the training batches; see `tasks.language.agreement_data`."""

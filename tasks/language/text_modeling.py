@@ -27,6 +27,7 @@ from base.errors import FieldError
 from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from figures.attention import piece_labels
+from tasks.common.objectives import supervised
 from tasks.common.vocabulary import UNK
 from tasks.language import text_data as running_text
 from tasks.language.samples import (
@@ -40,7 +41,6 @@ from tasks.language.text_data import Texts
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Metrics, Scores, TrainState
 from training.task import Evaluation, Prediction, Task
 
@@ -156,12 +156,9 @@ class TextModeling(Task):
         self.continuations = Continuations(self.model, vocabulary, piece_labels)
         self.read = jax.jit(self._read)
         tokens = jnp.ones((1, 2), jnp.int32)
-        self.objective = Truncated(
-            lambda rng: self.model.init(rng, tokens, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            extra=self.model.start(config.data.batch_size),
-            axis_name=axis_name,
+        carry = self.model.start(config.data.batch_size)
+        self.objective = supervised(
+            self, tokens, axis_name=axis_name, kind=Truncated, extra=carry
         )
 
     def train_data(self) -> running_text.TextBatches:

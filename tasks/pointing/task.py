@@ -37,6 +37,7 @@ from generation.pointers import PointerSearch
 from generation.search import BEAM, Hypothesis, Search
 from tasks.common.batches import BucketedBatches
 from tasks.common.losses import smoothed_cross_entropy
+from tasks.common.objectives import supervised
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing import text as pointing_text
@@ -44,8 +45,6 @@ from tasks.pointing.metrics import pointing_scores
 from tasks.pointing.text import Instance
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Stacked, Task
 
@@ -141,12 +140,6 @@ class Pointing(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
         self.model = checks.build_model(config.architecture, config.model)
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, self.blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
         evaluation = config.evaluation
         self.search = Search.configured(evaluation)
         self.pointers = PointerSearch(
@@ -158,6 +151,7 @@ class Pointing(Task):
         held_out = functools.partial(pointing.held_out, count=evaluation.instances)
         self.held_out = functools.cache(functools.partial(held_out, self.kind))
         self.blank = pointing.blank(self.kind, max(evaluation.sizes))
+        self.objective = supervised(self, self.blank, axis_name=axis_name)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches."""

@@ -25,12 +25,11 @@ from base.fields import Fields
 from base.ranges import POSITIVE, SIZE, WEIGHT, Range
 from figures import charts, heatmaps
 from figures.attention import AttentionMap
+from tasks.common.objectives import supervised
 from tasks.regression import data as regression
 from training import checks
 from training.configuration import ModelConfig
 from training.evaluate import evaluate
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
@@ -72,12 +71,7 @@ class Regression(Task):
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
         blank = self.inputs(self.x[:1])
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, blank, axis_name=axis_name)
 
     def inputs(self, x: jax.Array | np.ndarray) -> dict[str, Any]:
         """Returns queries at x [Q], with the training points as keys and values."""

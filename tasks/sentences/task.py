@@ -29,12 +29,11 @@ from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures import charts
 from figures.attention import attention_map
+from tasks.common.objectives import supervised
 from tasks.sentences import data as sentences
 from tasks.sentences.data import Example, Sentences
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Task
 
@@ -108,12 +107,7 @@ class SentenceClassification(Task):
         )
         fields = ("first", "second")[: 1 + assets.paired]
         blank = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, blank, axis_name=axis_name)
 
     def train_data(self) -> sentences.SentenceBatches:
         """Returns the training batches; see `tasks.sentences.data`."""

@@ -29,6 +29,7 @@ from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, OFFSET, Search
 from tasks.common.batches import Batch
 from tasks.common.losses import smoothed_cross_entropy
+from tasks.common.objectives import supervised
 from tasks.common.vocabulary import PAD
 from tasks.speech import features, rescoring, utterances
 from tasks.speech import metrics as speech
@@ -40,8 +41,6 @@ from tasks.speech.sources import Speech, SpeechData
 from tasks.speech.utterances import HeldOut
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
@@ -111,12 +110,7 @@ class Listening(Task):
         frames = jnp.zeros((1, 8, config.data.bands))
         source = {"frames": frames, "lengths": jnp.full(1, 8, jnp.int32)}
         blank = {"source": source, "target": jnp.ones((1, 2), jnp.int32)}
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, blank, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
-            axis_name=axis_name,
-        )
+        self.objective = supervised(self, blank, axis_name=axis_name)
         self.search = Search.configured(config.evaluation)
         self.transcriber = SpeechSearch(
             self.model,

@@ -36,6 +36,7 @@ from generation.teacher_forced import AttentionReader, Likelihood
 from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
 from tasks.common.losses import smoothed_cross_entropy
+from tasks.common.objectives import supervised
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from tasks.translation import corpus
 from tasks.translation.batching import eval_batches
@@ -43,8 +44,6 @@ from tasks.translation.corpus import TranslationData
 from tasks.translation.text_assets import TextAssets
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
@@ -137,14 +136,13 @@ class Translation(Task):
         self.model = checks.build_model(
             config.architecture, config.model, vocab_size=self.vocabulary.size
         )
-        self.objective = Supervised(
-            lambda rng: self.model.init(rng, _BLANK, train=False)["params"],
-            self.loss,
-            make_optimizer(config),
+        self.objective = supervised(
+            self,
+            _BLANK,
+            axis_name=axis_name,
             extra=reinforce.initial_baseline(self.model.draws),
             update_extra=reinforce.move_baseline,
             accumulate=config.optimizer.accumulate,
-            axis_name=axis_name,
         )
         self.search = Search.configured(config.evaluation)
         self.translator = TextSearch(

@@ -32,14 +32,13 @@ from figures import charts
 from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from tasks.captioning.captions import read_image
+from tasks.common.objectives import supervised
 from tasks.common.vocabulary import UNK
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
 from tasks.visual_questions.data import Questions, VisualData
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
-from training.objective import Supervised
-from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Task
 
@@ -142,15 +141,10 @@ class VisualQuestionAnswering(Task):
             answers=len(self.vocabulary.answers),
             objects=scenes.OBJECTS if names_objects else 0,
         )
-        self.objective = Supervised(
-            self._init, self.loss, make_optimizer(config), axis_name=axis_name
-        )
-
-    def _init(self, rng: jax.Array) -> Any:
-        data = self.config.data
-        image = jnp.zeros((1, data.size, data.size, 3), jnp.uint8)
-        question = jnp.full((1, data.max_length), UNK, jnp.int32)
-        return self.model.init(rng, image, question, train=False)["params"]
+        size, length = config.data.size, config.data.max_length
+        image = jnp.zeros((1, size, size, 3), jnp.uint8)
+        question = jnp.full((1, length), UNK, jnp.int32)
+        self.objective = supervised(self, image, question, axis_name=axis_name)
 
     def train_data(self) -> visual.QuestionBatches:
         """Returns the training batches."""
