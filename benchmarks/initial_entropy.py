@@ -27,8 +27,8 @@ from configs import luong_nmt
 from results.records import INITIAL_ENTROPY, write_json
 from tasks.common.vocabulary import PAD
 from tasks.translation.batching import Batch, eval_batches
+from tasks.translation.corpus import TextAssets
 from tasks.translation.task import Translation
-from tasks.translation.text_assets import TextAssets
 
 TRANSLATORS = "multiplicative", "scaled_multiplicative", "additive"
 SUPPOSED = "dot", "scaled_dot"

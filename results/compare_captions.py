@@ -16,6 +16,7 @@ from base.errors import UserError
 from figures import canvas
 from figures.strips import caption_strips
 from results.arguments import Parser, run_main, whole
+from tasks.captioning.task import Captioning
 from training import trained
 
 
@@ -55,15 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
 def _captions(folder: Path, numbers: Sequence[int]) -> list[Any]:
     """Details of a run's captions of test images by number."""
     run = trained.load(folder)
-    captioner = getattr(run.task, "captioner", None)
-    if captioner is None:
+    if not isinstance(run.task, Captioning):
         raise UserError(f"{folder}: must be the run of a captioner")
-    examples = captioner.data.splits.examples("test")
+    examples = run.task.examples("test", full=False)["test"]
     for number in numbers:
         if not 1 <= number <= len(examples):
             raise UserError(f"image {number}: must be in 1..{len(examples)}")
     selected = [examples[number - 1] for number in numbers]
-    predictions = captioner.captions(run.state.params, selected, run.task.search)
+    predictions = run.task.answers(run.state, selected, run.task.EvaluationOptions())
     return [prediction.details for prediction in predictions]
 
 

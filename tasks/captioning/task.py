@@ -13,36 +13,45 @@ punctuation, with all references of the image. Works with any model that has the
 required by `tasks.translation.task` and takes the inputs of `tasks.captioning.inputs`
 as `source`, such as `models.captioner.ShowAttendTell`.
 
-Axes: B images; H heads; S positions of a feature map; T target steps.
+Axes: B images; H heads; S positions of a feature map, row by row; T target steps.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from ml_collections import ConfigDict
 
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, records_of
-from figures.strips import caption_strips
+from figures.attention import AttentionMap, Places, grid, grid_labels
+from figures.strips import Strip, caption_strips
 from generation.options import BeamOptions, NBestOptions
-from generation.search import ALPHA, BEAM, Search
+from generation.search import (
+    ALPHA,
+    BEAM,
+    Generator,
+    Hypothesis,
+    Search,
+    array_batches,
+)
 from tasks.captioning import captions
 from tasks.captioning import inputs as caption_data
 from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData, check_files
-from tasks.captioning.metrics import split_scores
-from tasks.captioning.search import CaptionSearch
+from tasks.captioning.metrics import split_scores, word_boxes
 from tasks.common import user_files
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.splits import SPLITS, check_split
-from tasks.common.vocabulary import PAD
+from tasks.common.vocabulary import BOS, PAD, UNK
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, TrainState
@@ -135,6 +144,18 @@ class CaptioningConfig(ModelConfig):
     evaluation: CaptioningEvaluation = CaptioningEvaluation()
 
 
+class Details(NamedTuple):
+    """An image, and the words and maps of a predicted caption."""
+
+    example: Captioned
+    strip: Strip
+
+    @property
+    def references(self) -> list[str]:
+        """The references, in the words of captions."""
+        return [*map(captions.plain, self.example.captions)]
+
+
 class Captioning(Task):
     """Training, evaluation and figures of a captioner; see the module docstring."""
 
@@ -175,7 +196,7 @@ class Captioning(Task):
             update_extra=reinforce.move_baseline,
         )
         self.search = Search.configured(config.evaluation)
-        self.captioner = CaptionSearch(self.model, self.data)
+        self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
 
     def train_data(self) -> captions.CaptionBatches:
         """Returns the training batches."""
@@ -239,7 +260,39 @@ class Captioning(Task):
     ) -> list[Prediction]:
         """Returns captions, by greedy decoding in training; see `Task`."""
         search = Search() if options is None else options.search(self.search)
-        return self.captioner.captions(state.params, examples, search)
+        batches = array_batches(
+            len(examples),
+            self.config.evaluation.batch_size,
+            lambda indices: self.data.inputs([examples[i].image for i in indices]),
+            length=self.config.data.max_length,
+        )
+        attends = self.generator.attends(state.params, self.data.blank())
+        ranked = self.generator.generate(
+            state.params, batches, search, keep_weights=attends
+        )
+        predictions = []
+        for example, hypotheses in zip(examples, ranked, strict=True):
+            best, *others = [self._prediction(example, each) for each in hypotheses]
+            predictions.append(best._replace(others=tuple(others)))
+        return predictions
+
+    def _prediction(self, example: Captioned, hypothesis: Hypothesis) -> Prediction:
+        pieces = self.vocabulary.pieces(hypothesis.ids[:-1])
+        words = [piece.removeprefix("▁") for piece in pieces]
+        maps, attention = None, ()
+        if hypothesis.weights is not None:
+            weights = hypothesis.weights[: len(words)]  # [T, S]
+            side = math.isqrt(weights.shape[-1])
+            maps = weights.reshape(len(words), side, side)
+            labels = grid_labels(side, side)
+            places = None
+            if example.image.ndim == 3 and example.image.dtype == np.uint8:
+                places = Places(grid(side, side), example.image)
+            cross = AttentionMap("cross", weights[None], words, labels, places=places)
+            attention = (cross,)
+        strip = Strip(words, maps, word_boxes(example, words))
+        text, details = " ".join(words), Details(example, strip)
+        return Prediction(text, hypothesis.score, attention, details=details)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns the metrics of `tasks.captioning.metrics`; see `Task`.

@@ -11,38 +11,45 @@ Works with any model that has the methods required by `tasks.translation.task` a
 a dict of `frames` [B, T, M] and `lengths` [B] as `source`, such as
 `models.listener.ListenAttendSpell`.
 
-Axes: B utterances; T frames; M mel bands.
+Axes: B utterances; T frames; M mel bands; S positions of the attention; Q characters.
 """
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import ConfigDict
 
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
+from figures.attention import AttentionMap, Places
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
-from generation.search import ALPHA, BEAM, OFFSET, Search
+from generation.search import ALPHA, BEAM, OFFSET, Generator, Hypothesis, Search
+from generation.search import Batch as SearchBatch
 from tasks.common.batches import Batch
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
-from tasks.common.vocabulary import PAD
+from tasks.common.text import composed
+from tasks.common.vocabulary import BOS, PAD, UNK
 from tasks.speech import features, rescoring, utterances
 from tasks.speech import metrics as speech
 from tasks.speech import sources as speech_data
 from tasks.speech.figures import aligned_spectrogram
 from tasks.speech.rescoring import TranscriptOptions
-from tasks.speech.search import SpeechSearch
 from tasks.speech.sources import Speech, SpeechData
-from tasks.speech.utterances import HeldOut
+from tasks.speech.utterances import Characters, HeldOut
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
+
+_FRAMES = 1024  # of an utterance that shows the positions of the attention
 
 
 class ListeningLoss(Fields):
@@ -80,6 +87,15 @@ class ListeningConfig(ModelConfig):
     evaluation: ListeningEvaluation = ListeningEvaluation()
 
 
+class Details(NamedTuple):
+    """An utterance, and the alignment of its predicted transcript."""
+
+    spectrogram: np.ndarray  # [T, M] in dB
+    weights: np.ndarray  # [Q, S]
+    frames: int  # number of frames per position of the attention
+    characters: str  # Q characters; the text of a prediction composes them
+
+
 class Listening(Task):
     """Training, evaluation and figures of a speech recogniser."""
 
@@ -112,12 +128,7 @@ class Listening(Task):
         blank = {"source": source, "target": jnp.ones((1, 2), jnp.int32)}
         self.objective = supervised(self, blank, axis_name=axis_name)
         self.search = Search.configured(config.evaluation)
-        self.transcriber = SpeechSearch(
-            self.model,
-            bands=config.data.bands,
-            normalisation=config.data.normalisation,
-            batch_size=config.evaluation.batch_size,
-        )
+        self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
         characters = assets.characters.characters
         self.rescoring = rescoring.configured(config.evaluation, characters)
 
@@ -176,14 +187,52 @@ class Listening(Task):
         if isinstance(options, TranscriptOptions):
             characters = self.data.characters.characters
             rescored = options.rescoring(rescored, self.config.evaluation, characters)
-        return self.transcriber.transcripts(
+        n_best, characters = search.n_best, self.data.characters
+        if search.temperature > 0:
+            rescored = None  # samples keep their scores
+        if rescored is not None:
+            search = dataclasses.replace(search, n_best=search.beam)
+        ranked = self.generator.generate(
             state.params,
-            examples,
-            self.data.characters,
+            self._batches(examples),
             search,
             seeds=[x.seed for x in examples if x.seed is not None],
-            rescoring=rescored,
+            keep_weights=True,
         )
+        if rescored is not None:
+            ranked = rescored.rank(ranked, characters.decode)
+        frames, predictions = self._frames(state.params), []
+        for example, hypotheses in zip(examples, ranked, strict=True):
+            best, *others = [
+                _prediction(example, x, characters, frames) for x in hypotheses[:n_best]
+            ]
+            predictions.append(best._replace(others=tuple(others)))
+        return predictions
+
+    def _batches(self, examples: Sequence[HeldOut]) -> Iterator[SearchBatch]:
+        """Batches of utterances of similar length, all padded to one batch size."""
+        size = min(self.config.evaluation.batch_size, len(examples))
+        order = sorted(range(len(examples)), key=lambda i: len(examples[i].spectrogram))
+        for start in range(0, len(order), max(size, 1)):
+            indices = order[start : start + size]
+            filled = indices + indices[-1:] * (size - len(indices))
+            spectrograms = [examples[i].spectrogram for i in filled]
+            source = utterances.padded(
+                spectrograms, normalisation=self.config.data.normalisation
+            )
+            # A character takes at least two frames.
+            limit = source["lengths"] // 2 + 1
+            length = source["frames"].shape[1] // 2 + 1
+            yield SearchBatch(indices, functools.partial(dict, source), length, limit)
+
+    def _frames(self, params: Any) -> int:
+        """Number of frames per position of the attention."""
+        frames = jnp.zeros((1, _FRAMES, self.config.data.bands))
+        source = {"frames": frames, "lengths": jnp.full(1, _FRAMES, jnp.int32)}
+        memory = jax.eval_shape(
+            lambda p: self.model.apply({"params": p}, source, method="encode"), params
+        )
+        return _FRAMES // memory.mask.shape[1]
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns error rates and `monotony`, in per cent; see `Task`.
@@ -245,3 +294,33 @@ class Listening(Task):
             title=f"{title}: {prediction.caption}",
             path=path,
         )
+
+
+def _prediction(
+    example: HeldOut,
+    hypothesis: Hypothesis,
+    characters: Characters,
+    frames: int,
+) -> Prediction:
+    text = characters.decode(hypothesis.ids)
+    positions = -(-len(example.spectrogram) // frames)
+    weights = np.asarray(hypothesis.weights)[: len(text), :positions]
+    keys = [f"frame {frames * position}" for position in range(positions)]
+    places = _places(example.spectrogram, positions, frames)
+    return Prediction(
+        composed(text),
+        hypothesis.score,
+        (AttentionMap("cross", weights[None], list(text), keys, places=places),),
+        details=Details(example.spectrogram, weights, frames, text),
+    )
+
+
+def _places(spectrogram: np.ndarray, positions: int, frames: int) -> Places:
+    """Places of the positions on a spectrogram [T, F], low frequencies below."""
+    low, high = spectrogram.min(), spectrogram.max()
+    grey = 255 * (spectrogram - low) / max(high - low, 1e-6)
+    image = np.repeat(grey.T[::-1, :, None], 3, -1).astype(np.uint8)
+    left = frames * np.arange(positions) / len(spectrogram)
+    right = np.minimum(left + frames / len(spectrogram), 1)
+    top = np.zeros(positions)
+    return Places(np.stack([top, left, top + 1, right], -1), image)

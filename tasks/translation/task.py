@@ -40,8 +40,7 @@ from tasks.common.objectives import supervised
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from tasks.translation import corpus
 from tasks.translation.batching import eval_batches
-from tasks.translation.corpus import TranslationData
-from tasks.translation.text_assets import TextAssets
+from tasks.translation.corpus import TextAssets, TranslationData
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, TrainState

@@ -8,7 +8,7 @@ from base.errors import UserError, parse_json, parse_literal, parse_number, pars
 from tasks.common import user_files, vocabulary
 from tasks.questions.babi import sources
 from tasks.sentences import data as sentences
-from tasks.translation import text_assets
+from tasks.translation import corpus
 from training import checkpoints, configuration, encoding
 from training.log import read_rows
 
@@ -85,7 +85,7 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
         lambda: sentences.load(folder),
         lambda: sources.load({}, tmp_path),
         lambda: read_rows(tmp_path / "metrics.jsonl"),
-        lambda: text_assets.TextAssets.near_duplicates(assets, "test"),
+        lambda: corpus.TextAssets.near_duplicates(assets, "test"),
     ]
     for read in reads:
         with pytest.raises(UserError) as error:

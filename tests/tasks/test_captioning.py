@@ -27,8 +27,7 @@ from tasks.captioning import captions, inputs, scenes
 from tasks.captioning import task as captioning
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.scenes import Scene
-from tasks.captioning.search import Details
-from tasks.captioning.task import Captioning
+from tasks.captioning.task import Captioning, Details
 from tasks.common.vocabulary import EOS, train_vocabulary
 from training import configuration, evaluate, optimizers
 from training.state import TrainState

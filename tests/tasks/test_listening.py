@@ -14,10 +14,8 @@ from configs.las_digits import get_config
 from figures import canvas
 from generation.beam import beam_search, length_penalty
 from generation.search import Hypothesis, Search
-from tasks.speech import search as speech_search
 from tasks.speech.figures import aligned_spectrogram
-from tasks.speech.search import Details
-from tasks.speech.task import Listening
+from tasks.speech.task import Details, Listening, _prediction
 from tasks.speech.utterances import Characters, HeldOut
 from training import configuration
 from training.task import Prediction, Task, create
@@ -168,6 +166,6 @@ def test_a_transcript_of_letters_and_marks_is_composed_and_drawn(tmp_path):
     ids = characters.encode("nu\u0308r")
     hypothesis = Hypothesis(ids, -1.0, np.full((len(ids), 13), 1 / 13))
     example = HeldOut(np.zeros((50, 7)), "")
-    prediction = speech_search._prediction(example, hypothesis, characters, 4)
+    prediction = _prediction(example, hypothesis, characters, 4)
     assert prediction.text == "n\u00fcr"
     assert Listening.draw(None, prediction, "Line 1", tmp_path / "a.png").exists()

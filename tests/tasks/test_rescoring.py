@@ -121,12 +121,8 @@ def test_a_recogniser_ranks_its_beam_with_the_language_model(folder):
         assert after.scores.items() >= settings.items()
     # The best of the whole beam, although one hypothesis is returned.
     log_probs = changed.task.rescoring.language_model.log_probs
-    beam_of = plain.task.transcriber.transcripts(
-        plain.state.params,
-        examples,
-        plain.task.data.characters,
-        plain.task.search.override(n_best=3),
-    )
+    options = TranscriptOptions(n_best=3)
+    beam_of = plain.task.answers(plain.state, examples, options)
     for best, b in zip(beam_of, after.answers["test"], strict=True):
         every = [best, *best.others]
         scores = [x.score + 100 * log_probs([x.text])[0] for x in every]

@@ -22,7 +22,7 @@ from tasks.speech import audio
 from tasks.speech.metrics import error_rates
 from tasks.translation import parallel_text
 from tasks.translation.corpora.files import read_files
-from tasks.translation.text_assets import TextAssets
+from tasks.translation.corpus import TextAssets
 from training.trained import read_lines
 
 

@@ -23,8 +23,8 @@ from generation import Generator, Search
 from generation.options import SamplingOptions, TranslationOptions
 from tasks.common.vocabulary import EOS, UNK
 from tasks.translation import corpus
+from tasks.translation.corpus import TextAssets
 from tasks.translation.task import Translation
-from tasks.translation.text_assets import TextAssets
 from training import configuration, evaluate
 from training.state import gradients
 from training.task import Evaluation, Task, create
