@@ -1,10 +1,34 @@
-"""Last states of runs, and their comparison."""
+"""Tasks of configs, and states: trained ones, last ones, and their comparison."""
+
+from pathlib import Path
 
 import jax
 import numpy as np
 
-from training import checkpoints
-from training.task import create
+from training import checkpoints, configuration
+from training.task import Task, create
+
+
+def changed(config, fields):
+    """Sets fields of a config; `group__field` is one of a group."""
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    return config
+
+
+def task_of(config, workdir=Path("unused"), **fields):
+    """The task of a config with changed fields; see `changed`."""
+    configuration.check(changed(config, fields), Task)
+    return create(config, workdir, training=True)
+
+
+def stepped(task, state, batches):
+    """The state after a step on each batch, and the metrics of the last one."""
+    step = jax.jit(task.objective.step)
+    for number, batch in enumerate(batches):
+        state, metrics = step(state, batch, jax.random.key(number))
+    return state, metrics
 
 
 def last_state(workdir, config):

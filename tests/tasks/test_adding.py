@@ -1,32 +1,27 @@
 """Adding and multiplying: the generator, the protocols, scores and predictions."""
 
 import functools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from states import task_of
 
 from base.errors import UserError
 from configs.ff_attention import VARIANTS, get_config
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
-from training import configuration, evaluate, trained
-from training.task import Evaluation, NoOptions, Prediction, Stacked, Task, create
+from training import evaluate, trained
+from training.task import Evaluation, NoOptions, Prediction, Stacked
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
 FORM = "must be NUMBER,MARKER, such as 0.3,1"
 
 
 def make(variant="", **fields):
-    config = get_config(variant)
-    for name, value in fields.items():
-        group, _, field = name.partition("__")
-        (config[group] if field else config)[field or group] = value
-    configuration.check(config, Task)
-    return create(config, Path("unused"), training=True)
+    return task_of(get_config(variant), **fields)
 
 
 def read(task, state, inputs):

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from states import task_of
 from translators import quick_jit
 
 from base.errors import UserError
@@ -18,8 +18,8 @@ from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequence_figures
 from tasks.algorithmic import task as tasks_algorithmic
 from tasks.algorithmic.data import KINDS, held_out, optimal_bits, parse, sequences
-from training import configuration, evaluate, trained
-from training.task import Evaluation, NoOptions, Task, create
+from training import evaluate, trained
+from training.task import Evaluation, NoOptions
 
 CONFIGS = {
     "copy": ntm_copy,
@@ -249,12 +249,7 @@ def test_a_typed_sequence_has_the_answers_of_its_kind():
 
 
 def make(kind="copy", **fields):
-    config = CONFIGS[kind].get_config("smoke")
-    for name, value in fields.items():
-        group, _, field = name.partition("__")
-        (config[group] if field else config)[field or group] = value
-    configuration.check(config, Task)
-    return create(config, Path("unused"), training=True)
+    return task_of(CONFIGS[kind].get_config("smoke"), **fields)
 
 
 def scores_of(task, state=None):

@@ -13,7 +13,6 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from base.errors import UserError
-from configs.icm_rooms import get_config
 from models.curiosity import (
     CuriousAgent,
     curiosity_loss,
@@ -25,23 +24,9 @@ from tasks.exploration import environments
 from tasks.exploration.environments import VIEW, Rooms, Television, distances
 from tasks.exploration.task import cells_visited, probe, visits_of
 from training.checkpoints import Checkpoints
-from training.configuration import check
-from training.task import Task, create
 
 PRESS, T = 4, 103
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)]
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    config = get_config("smoke")
-    check(config, Task)
-    return create(config, tmp_path_factory.mktemp("run"), training=True)
-
-
-@pytest.fixture(scope="module")
-def state(task):
-    return jax.jit(task.objective.init)(jax.random.key(0))
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ import letters
 import numpy as np
 import pytest
 from PIL import Image
+from states import stepped, task_of
 
 from base.errors import UserError
 from configs.snail_fewshot import get_config
 from tasks.fewshot import data as fewshot
 from tasks.fewshot import task as fewshot_task
 from tasks.fewshot.data import SIDE, Characters
-from training.configuration import check
-from training.task import NoOptions, Task, create
+from training.task import NoOptions
 
 B, WAYS, SHOTS = 7, 3, 5
 
@@ -20,18 +20,6 @@ B, WAYS, SHOTS = 7, 3, 5
 @pytest.fixture(scope="module")
 def characters():
     return fewshot.read("matplotlib")
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    config = get_config("smoke")
-    check(config, Task)
-    return create(config, tmp_path_factory.mktemp("run"), training=True)
-
-
-@pytest.fixture(scope="module")
-def state(task):
-    return jax.jit(task.objective.init)(jax.random.key(0))
 
 
 def test_splits_share_no_script_and_no_shape(characters):
@@ -228,11 +216,8 @@ def test_one_batch_is_learned(tmp_path):
     config = get_config("smoke")
     config.model.update({"channels": (16, 16, 16, 16), "embedding": 32})
     config.optimizer.learning_rate = 3e-3
-    task = create(config, tmp_path, training=True)
-    objective, batch = task.objective, task.train_data()[0]
-    step = jax.jit(objective.step)
-    state = objective.init(jax.random.key(0))
-    for number in range(150):
-        state, metrics = step(state, batch, jax.random.key(number))
+    task = task_of(config, tmp_path)
+    state = task.objective.init(jax.random.key(0))
+    _, metrics = stepped(task, state, [task.train_data()[0]] * 150)
     correct, count = metrics["training_accuracy"]
     assert correct / count == 100

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from states import changed, stepped, task_of
 
 from base.errors import UserError
 from configs import memory_network_qa
@@ -23,27 +24,20 @@ from training.task import NoOptions, Task, create
 
 
 def config(**changes):
-    result = memory_network_qa.get_config("smoke")
-    for name, value in changes.items():
-        group, _, field = name.partition("__")
-        result[group][field] = value
-    return result
+    return changed(memory_network_qa.get_config("smoke"), changes)
 
 
-def trained(tmp_path, steps, **changes):
+def started(tmp_path, steps, **changes):
     """A task, its state after some steps, and its batches."""
-    smoke = config(**changes)
-    configuration.check(smoke, Task)
-    task = create(smoke, tmp_path, training=True)
-    state = task.objective.init(jax.random.key(0))
-    data, step = task.train_data(), jax.jit(task.objective.step)
-    for i in range(steps):
-        state, _ = step(state, data[i], jax.random.key(i))
+    task = task_of(config(**changes), tmp_path)
+    state, data = task.objective.init(jax.random.key(0)), task.train_data()
+    if steps:
+        state, _ = stepped(task, state, map(data.__getitem__, range(steps)))
     return task, state, data
 
 
 def test_the_nil_embedding_stays_0_in_training(tmp_path):
-    _, state, _ = trained(tmp_path, 5)
+    _, state, _ = started(tmp_path, 5)
     for name, table in state.params.items():
         assert table.shape[0] == 4, name  # two tasks, two repeats
         np.testing.assert_array_equal(table[:, 0], 0)
@@ -51,7 +45,7 @@ def test_the_nil_embedding_stays_0_in_training(tmp_path):
 
 
 def test_models_side_by_side_train_as_if_alone(tmp_path):
-    task, state, data = trained(tmp_path, 0)
+    task, state, data = started(tmp_path, 0)
     batch, rng = data[0], jax.random.key(4)
     following, _ = jax.jit(task.objective.step)(state, batch, rng)
     optimizer = make_optimizer(task.config)
@@ -80,7 +74,7 @@ def test_models_side_by_side_train_as_if_alone(tmp_path):
 
 def test_the_gradient_of_the_batch_sum_is_clipped_per_matrix(tmp_path):
     bound, rate = 0.05, 0.25
-    task, state, data = trained(
+    task, state, data = started(
         tmp_path,
         0,
         optimizer__clip=bound,
@@ -95,7 +89,7 @@ def test_the_gradient_of_the_batch_sum_is_clipped_per_matrix(tmp_path):
     free = {"optimizer__clip": 0.0, "optimizer__learning_rate": rate}
     steps = []
     for scale in (1.0, 8.0):
-        task, state, data = trained(tmp_path, 0, optimizer__scale=scale, **free)
+        task, state, data = started(tmp_path, 0, optimizer__scale=scale, **free)
         following, _ = task.objective.step(state, data[0], jax.random.key(0))
         steps.append(jax.tree.map(jnp.subtract, following.params, state.params))
     for mean, total in zip(*map(jax.tree.leaves, steps), strict=True):
@@ -139,7 +133,7 @@ def test_the_softmax_comes_back_where_the_validation_loss_rises():
 
 
 def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
-    task, state, data = trained(tmp_path, 3, loss__linear_steps=2)
+    task, state, data = started(tmp_path, 3, loss__linear_steps=2)
     scores = evaluate.evaluate(task, state, "validation").scores
     ended = task.objective.after_evaluation(state, scores)
     assert scores["linear"] == 4 and ended.extra["ends"].all()
@@ -151,13 +145,13 @@ def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
 
 
 def test_without_linear_steps_the_softmax_is_there_from_the_start(tmp_path):
-    task, state, _ = trained(tmp_path, 0, loss__linear_steps=0)
+    task, state, _ = started(tmp_path, 0, loss__linear_steps=0)
     assert not state.extra["linear"].any()
     assert evaluate.evaluate(task, state, "validation").scores["linear"] == 0
 
 
 def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_path):
-    task, state, _ = trained(tmp_path, 0, model__init_scale=0.3)
+    task, state, _ = started(tmp_path, 0, model__init_scale=0.3)
     soft = state.replace(extra=state.extra | {"linear": jnp.zeros(4, bool)})
     story = "Mary moved to the office. John went to the garden. "
     long = story * task.data.slots[1] + "Where is John?"
@@ -182,7 +176,7 @@ def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
     monkeypatch.setattr(
         figures_attention, "attention_heatmaps", lambda *_, **given: drawn.append(given)
     )
-    task, state, _ = trained(tmp_path, 0)
+    task, state, _ = started(tmp_path, 0)
     typed = "Mary moved to the office. John went to the garden. Where is John?"
     facts = (Line("Mary moved to the office."), Line("Where is Mary?", "office", (1,)))
     (prediction,) = evaluate.predict(task, state, {1: typed}, QuestionOptions(), True)
@@ -201,7 +195,7 @@ def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
 
 
 def test_a_memory_has_as_many_slots_as_the_longest_training_story(tmp_path):
-    task, _, data = trained(tmp_path, 0, data__memory=7)
+    task, _, data = started(tmp_path, 0, data__memory=7)
     stories = task.source.stories
     counts = {
         number: max(
@@ -237,7 +231,7 @@ def test_fact_losses_equal_a_loop(draw):
 def test_supervision_moves_the_attention_to_the_facts(tmp_path):
     hits = []
     for weight in (0.0, 1.0):
-        task, state, _ = trained(
+        task, state, _ = started(
             tmp_path,
             60,
             data__tasks=(15,),
@@ -277,7 +271,7 @@ def test_attention_on_facts_counts_questions_with_a_fact_in_memory():
 
 
 def test_joint_training_has_one_model_for_all_tasks(tmp_path):
-    task, state, data = trained(tmp_path, 2, data__training="joint", data__repeats=1)
+    task, state, data = started(tmp_path, 2, data__training="joint", data__repeats=1)
     assert all(len(table) == 1 for table in jax.tree.leaves(state.params))
     longest = max(x.longest for x in task.source.questions("train").values())
     assert (
@@ -400,7 +394,7 @@ def test_a_split_without_a_file_has_no_evaluation():
 
 
 def test_predictions_name_unknown_words_and_tasks(tmp_path):
-    task, state, _ = trained(tmp_path, 0)
+    task, state, _ = started(tmp_path, 0)
     options = QuestionOptions()
     story = "Mary moved to the office. Where is Zoe?"
     with pytest.raises(UserError, match="line 2: the story has the word 'zoe', which"):

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from states import stepped, task_of
 
 from base.errors import UserError
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
 from tasks.recognition.data import SIDE, Layout, Objects
 from tasks.recognition.task import rewards_to_go
-from training.configuration import check
-from training.task import NoOptions, Task, create
+from training.task import NoOptions
 
 CANVAS, COUNT = 41, 23
 
@@ -23,13 +23,6 @@ CANVAS, COUNT = 41, 23
 @pytest.fixture(scope="module")
 def drawn():
     return recognition.read("drawn")
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    config = get_config("smoke")
-    check(config, Task)
-    return create(config, tmp_path_factory.mktemp("run"), training=True)
 
 
 def test_drawn_digits_are_legible_and_the_same_in_each_call(drawn):
@@ -184,20 +177,15 @@ def test_one_batch_is_learned(tmp_path):
     config.optimizer.update(
         {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0}
     )
-    task = create(config, tmp_path, training=True)
-    objective, batch = task.objective, task.train_data()[0]
-    step = jax.jit(objective.step)
-    state = objective.init(jax.random.key(0))
-    for number in range(300):
-        state, _ = step(state, batch, jax.random.key(number))
+    task = task_of(config, tmp_path)
+    state, batch = task.objective.init(jax.random.key(0)), task.train_data()[0]
+    state, _ = stepped(task, state, [batch] * 300)
     logits, _ = task.outputs(state, batch, False)  # at the mean locations
     np.testing.assert_array_equal(logits.argmax(-1), batch["label"])
 
 
-def test_the_reward_is_that_of_a_correct_answer(task):
-    batch, objective = task.train_data()[0], task.objective
-    state = objective.init(jax.random.key(0))
-    rng = jax.random.key(3)
+def test_the_reward_is_that_of_a_correct_answer(task, state):
+    batch, rng = task.train_data()[0], jax.random.key(3)
     _, (count, metrics) = task.loss(state.params, batch, rng, state)
     wrong, _ = metrics["training_error"]
     reward = 1 - float(wrong) / 100 / float(count)
@@ -206,13 +194,12 @@ def test_the_reward_is_that_of_a_correct_answer(task):
     assert 0 <= reward <= 1 and error > 0
 
 
-def test_an_image_file_is_recognised_and_drawn(task, tmp_path):
+def test_an_image_file_is_recognised_and_drawn(task, state, tmp_path):
     path = tmp_path / "x.png"
     Image.fromarray(np.arange(50 * 60, dtype=np.uint8).reshape(50, 60)).save(path)
     example = task.parse(str(path), NoOptions())
     side = task.config.data.side
     assert example["image"].shape == (side, side, 1)
-    state = task.objective.init(jax.random.key(0))
     (answer,) = task.answers(state, [example], attention=True)
     prediction = task.show(example, answer)
     assert prediction.text in recognition.names("drawn") and prediction.score < 0

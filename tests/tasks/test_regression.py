@@ -1,31 +1,26 @@
 """Kernel regression as a task: data, learned width, metrics, predictions."""
 
 import functools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from states import task_of
 
 from base.errors import UserError
 from configs.kernel_regression import VARIANTS, get_config
 from tasks.regression.data import curve
-from training import configuration, evaluate, loop, trained
-from training.task import NoOptions, Prediction, Stacked, Task, create
+from training import evaluate, loop, trained
+from training.task import NoOptions, Prediction, Stacked
 
 FIXED = ("average", "gaussian", "boxcar", "triangular", "epanechnikov")
 
 
 def make(variant="", **fields):
     """A task of a variant; `group__field` sets a field of a config's group."""
-    config = get_config(variant)
-    for name, value in fields.items():
-        group, _, field = name.partition("__")
-        (config[group] if field else config)[field or group] = value
-    configuration.check(config, Task)
-    return create(config, Path("unused"), training=True)
+    return task_of(get_config(variant), **fields)
 
 
 def scores(task, state, split="test"):

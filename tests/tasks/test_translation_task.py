@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 import sacrebleu
+from states import changed, stepped
 
 from attention.alignments import update_baseline
 from base import storage
@@ -34,10 +35,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def make(workdir, **fields):
-    config = get_config("smoke")
-    for name, value in fields.items():
-        group, _, field = name.partition("__")
-        config[group][field] = value
+    config = changed(get_config("smoke"), fields)
     return create(config, workdir, training=not (workdir / "assets").exists())
 
 
@@ -76,9 +74,7 @@ def fitted(workdir):
     state = task.objective.init(jax.random.key(1))
     task.objective.optimizer = optimizer
     state = state.replace(opt_state=optimizer.init(state.params))
-    step = jax.jit(task.objective.step)
-    for i in range(150):
-        state, metrics = step(state, batch, jax.random.key(i))
+    state, metrics = stepped(task, state, [batch] * 150)
     assert metrics["loss"][0] / metrics["loss"][1] < 0.05
     return task, state, sources, targets
 
@@ -298,9 +294,7 @@ def test_figures_show_every_layer(fitted, tmp_path):
     ],
 )
 def test_invalid_values_are_reported_before_data_is_read(field, value, message):
-    config = get_config("smoke")
-    group, _, name = field.partition("__")
-    config[group][name] = value
+    config = changed(get_config("smoke"), {field: value})
     with pytest.raises(UserError, match=message) as error:
         configuration.check(config, Task)
     assert "\n" not in str(error.value)
@@ -340,9 +334,7 @@ def test_rows_of_the_reversal_toy_are_one_piece_per_letter_and_eos(config, tmp_p
     ],
 )
 def test_invalid_values_of_recurrent_models_are_reported(config, field, value, message):
-    config = config.get_config("smoke")
-    group, _, name = field.partition("__")
-    config[group][name] = value
+    config = changed(config.get_config("smoke"), {field: value})
     with pytest.raises(UserError, match=message) as error:
         configuration.check(config, Task)
     assert "\n" not in str(error.value)

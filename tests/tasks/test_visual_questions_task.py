@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from states import stepped, task_of
 
 from base.errors import UserError
 from configs.vqa_scenes import get_config
@@ -17,17 +18,9 @@ from tasks.common.splits import SPLITS
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
 from tasks.visual_questions.task import answer_losses, object_losses
-from training.configuration import check
-from training.task import NoOptions, Task, create
+from training.task import NoOptions, create
 
 SIZE, CELL = 64, 21
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    config = get_config("smoke")
-    check(config, Task)
-    return create(config, tmp_path_factory.mktemp("run"), training=True)
 
 
 def shape_of_pixels():
@@ -294,8 +287,7 @@ def vqa_files(folder):
 
 def test_questions_are_read_in_the_format_of_vqa(tmp_path):
     config = vqa_files(tmp_path)
-    check(config, Task)
-    task = create(config, tmp_path / "run", training=True)
+    task = task_of(config, tmp_path / "run")
     assert task.vocabulary.answers == ("two", "yes")  # no and 3 are not possible
     questions = task.data.questions("validation")
     assert questions.texts == ["is it red", "how many exactly"]
@@ -362,19 +354,16 @@ def test_one_batch_is_learned(tmp_path):
         {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0, "warmup": 0}
     )
     del config.optimizer["decay_steps"]
-    task = create(config, tmp_path, training=True)
-    batch, step = task.train_data()[0], jax.jit(task.objective.step)
-    state = task.objective.init(jax.random.key(0))
-    for number in range(120):
-        state, _ = step(state, batch, jax.random.key(number))
+    task = task_of(config, tmp_path)
+    state, batch = task.objective.init(jax.random.key(0)), task.train_data()[0]
+    state, _ = stepped(task, state, [batch] * 120)
     logits, _ = task.outputs(state, batch, True)
     np.testing.assert_array_equal(logits.argmax(-1), batch["answers"][:, 0])
 
 
-def test_a_question_about_an_image_file_is_answered_and_drawn(task, tmp_path):
+def test_a_question_about_an_image_file_is_answered_and_drawn(task, state, tmp_path):
     png(tmp_path / "x.png", 200)
     example = task.parse(f"{tmp_path / 'x.png'}\tIs there a red dog?", NoOptions())
-    state = task.objective.init(jax.random.key(0))
     (answer,) = task.answers(state, [example], attention=True)
     prediction = task.show(example, answer)
     assert prediction.text in scenes.ANSWERS and prediction.score < 0
