@@ -94,16 +94,7 @@ class Adding(Task):
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.adding.data.batches`."""
-        data = self.config.data
-        return adding.batches(
-            data.operation,
-            data.protocol,
-            length=data.length,
-            min_length=data.min_length,
-            buckets=data.buckets,
-            batch_size=data.batch_size,
-            seed=self.config.seed,
-        )
+        return adding.batches(**self.config.data, seed=self.config.seed)
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None

@@ -81,6 +81,7 @@ def batches(
     )
 
 
+@functools.lru_cache(maxsize=32)
 def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> Batch:
     """Returns the first `count` sequences of a split, always the same.
 

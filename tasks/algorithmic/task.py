@@ -12,7 +12,6 @@ as `base.records.AttentionRecord`s with weights [B, H, T, N].
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,7 +30,6 @@ from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
-from tasks.common import batches as endless
 from tasks.common.batches import BucketedBatches
 from tasks.common.objectives import supervised
 from training import checks
@@ -131,7 +129,9 @@ class Algorithmic(Task):
         """Returns sequences of the maximum training size, and of the other sizes."""
         count, kind = self.config.evaluation.sequences, self.config.data.kind
         return {
-            algorithmic.size_name(size): Stacked(_held_out(kind, split, size, count))
+            algorithmic.size_name(size): Stacked(
+                algorithmic.held_out(kind, split, size, count)
+            )
             for size in self.sizes
         }
 
@@ -178,7 +178,7 @@ class Algorithmic(Task):
         kind = self.config.data.kind
         return {
             f"{kind}_{algorithmic.size_name(size)}": Stacked(
-                _held_out(kind, split, size, 1)
+                algorithmic.held_out(kind, split, size, 1)
             )[0]
             for size in self.sizes[:count]
         }
@@ -240,8 +240,3 @@ def _nats(logits, batch):
     """Cross-entropy [B] of the output bits."""
     nats = optax.sigmoid_binary_cross_entropy(logits, batch["targets"])
     return jnp.sum(nats * batch["mask"][..., None], (1, 2))
-
-
-@functools.lru_cache(maxsize=32)
-def _held_out(kind: str, split: str, size: Any, count: int) -> endless.Batch:
-    return algorithmic.held_out(kind, split, size, count=count)

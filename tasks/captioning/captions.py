@@ -237,6 +237,22 @@ def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
         return list(pool.map(lambda example: example.image, examples))
 
 
+class Photos(Sequence):
+    """N image files, read on access: uint8 [I, I, 3]; several as [B, I, I, 3]."""
+
+    def __init__(self, paths: Sequence[Path], size: int):
+        self.paths, self.size = np.array(paths, object), size
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
+        paths = self.paths[index]
+        if isinstance(paths, Path):
+            return read_image(paths, self.size)
+        return np.stack(read_images([Photo(path, (), self.size) for path in paths]))
+
+
 @dataclasses.dataclass
 class CaptionBatches(EndlessBatches):
     """Endless training batches, with one caption for each image and T a multiple of 8.

@@ -1,8 +1,10 @@
 """Grids of rooms, seen from within, and a television that shows noise.
 
 Environments are pure functions of arrays, so that rollouts run inside a jitted step:
-`reset(rng)` returns a state and an observation, `step(state, action, rng)` the next
-ones, a reward and whether the episode ends.
+`reset(rng)` returns a state and an observation [., V, C], `step(state, action, rng)`
+the next ones, a reward and whether the episode ends. They have the names of the
+`actions`; the `grid`, I and J; the `horizon`, the maximum number of steps of an
+episode; and `room`, the rows and columns of the corner where the television is.
 
 *   `rooms`, `rooms-1`, `rooms-2`, ...: rooms that doors connect as a tree, made from
     the number. The agent starts in the first room; a reward of 1 waits in the cell
@@ -15,7 +17,7 @@ Axes: I, J rows and columns of a grid; V rows and columns of a view; S rows of a
 import dataclasses
 import functools
 from collections import deque
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,34 +35,6 @@ _STEPS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)], np.int32)
 
 State = Any
 Step = tuple[State, jax.Array, jax.Array, jax.Array]
-
-
-class Environment(Protocol):
-    """An environment; see the module docstring.
-
-    Attributes:
-        actions: names of the actions.
-        grid: I and J.
-        room: rows and columns of the corner of the grid where the television is.
-        horizon: maximum number of steps of an episode.
-    """
-
-    actions: tuple[str, ...]
-    horizon: int
-    grid: tuple[int, int]
-    room: tuple[int, int]
-
-    def reset(self, rng: jax.Array) -> tuple[State, jax.Array]:
-        """Returns the first state of an episode, and its observation [., V, C]."""
-
-    def step(self, state: State, action: jax.Array, rng: jax.Array) -> Step:
-        """Returns the next state, its observation, the reward and the end, bool."""
-
-    def position(self, state: State) -> jax.Array:
-        """Returns row and column of the agent, int32 [2]."""
-
-    def free(self, state: State) -> jax.Array:
-        """Returns the cells that an agent can be in, bool [I, J]."""
 
 
 class RoomsState(NamedTuple):
@@ -265,7 +239,7 @@ class Television:
         rows: S.
     """
 
-    inner: Environment
+    inner: Rooms | MiniGrid
     kind: str = "none"
     rows: int = 5
 

@@ -14,16 +14,15 @@ import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from base import storage
 from base.errors import UserError
 from tasks.captioning import drawings
-from tasks.captioning.captions import Photo, image_files, read_images
+from tasks.captioning.captions import Photos, image_files
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
@@ -34,24 +33,10 @@ _MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in mem
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
-class Files:
-    """N image files, read on access: uint8 [B, I, I, 3] of a slice or indices [B]."""
-
-    def __init__(self, paths: Sequence[Path], size: int):
-        self._paths, self._size = np.array(paths, object), size
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, indices: slice | np.ndarray) -> np.ndarray:
-        photos = [Photo(path, (), self._size) for path in self._paths[indices]]
-        return np.stack(read_images(photos))
-
-
 class LabelledImages(NamedTuple):
     """Images with class labels."""
 
-    values: np.ndarray | Files  # uint8 [N, I, J, 3]
+    values: np.ndarray | Photos  # uint8 [N, I, J, 3]
     labels: np.ndarray  # int32 [N]
     names: tuple[str, ...]  # names of the classes
     augmented: bool = False  # whether training shifts and mirrors the images at random
@@ -158,7 +143,7 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
     if len(set(names)) < len(names):
         (name, _), *_ = Counter(names).most_common(1)
         raise UserError(f"{path} has several folders of the class {name!r}")
-    values = Files(paths, size)
+    values: Any = Photos(paths, size)
     if 3 * size**2 * len(values) <= _MAX_BYTES:
         values = values[:]
     _say(

@@ -21,7 +21,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -43,79 +42,75 @@ _FIRST = 2  # the first group has the distances 1 and 2; each further one double
 _ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more, of a relative clause
 
 
-class Sentence(NamedTuple):
-    """A sentence."""
+@dataclasses.dataclass
+class Sentence:
+    """A sentence, drawn word by word."""
 
-    words: list[str]  # the words
-    controllers: list[int]  # position of the controller of each word, -1 for none
-    nats: float  # -log p of the sentence, including its end
+    rng: np.random.Generator
+    words: list[str] = dataclasses.field(default_factory=list)
+    # position of the controller of each word, -1 for none
+    controllers: list[int] = dataclasses.field(default_factory=list)
+    nats: float = 0.0  # -log p of the sentence, including its end
 
-
-class _Writer:
-    """A sentence that is being drawn."""
-
-    def __init__(self, rng: np.random.Generator):
-        self.rng, self.nats = rng, 0.0
-        self.words: list[str] = []
-        self.controllers: list[int] = []
-
-    def write(self, word: str, controller: int = -1) -> None:
+    def _write(self, word: str, controller: int = -1) -> None:
         self.words.append(word)
         self.controllers.append(controller)
 
-    def choose(self, options: Sequence) -> int:
+    def _choose(self, options: Sequence) -> int:
         """Index of one of several equally probable options."""
         self.nats += math.log(len(options))
         return int(self.rng.integers(len(options)))
 
-    def decide(self, probability: float) -> bool:
+    def _decide(self, probability: float) -> bool:
         yes = bool(self.rng.random() < probability)
         self.nats -= math.log(probability if yes else 1 - probability)
         return yes
 
-    def noun(self) -> tuple[int, int]:
+    def _noun(self) -> tuple[int, int]:
         """Writes "the NOUN"; returns its class and number."""
-        kind, number = self.choose(_CLASSES), self.choose(_NUMBERS)
+        kind, number = self._choose(_CLASSES), self._choose(_NUMBERS)
         nouns = list(_CLASSES.values())[kind]
-        self.write("the")
-        self.write(nouns[self.choose(nouns)] + _NUMBERS[number])
+        self._write("the")
+        self._write(nouns[self._choose(nouns)] + _NUMBERS[number])
         return kind, number
 
     def clause(self, size: int, depth: int) -> None:
-        kind, number = self.noun()
+        """Draws a clause of size S that nests up to `depth` clauses."""
+        kind, number = self._noun()
         subject, attractors = len(self.words) - 1, 0
-        while attractors < size and self.decide(_ATTRACTOR):
-            self.write(_PREPOSITIONS[self.choose(_PREPOSITIONS)])
-            self.noun()
+        while attractors < size and self._decide(_ATTRACTOR):
+            self._write(_PREPOSITIONS[self._choose(_PREPOSITIONS)])
+            self._noun()
             attractors += 1
-        if depth > 1 and self.decide(_RELATIVE):
-            self.write("that")
+        if depth > 1 and self._decide(_RELATIVE):
+            self._write("that")
             self.clause(size, depth - 1)
-        self.write(list(_CLASSES)[kind] + _NUMBERS[1 - number], subject)
+        self._write(list(_CLASSES)[kind] + _NUMBERS[1 - number], subject)
 
     def brackets(self, size: int) -> None:
-        pairs = 1 + self.choose(range(size))
+        """Draws 1 to S pairs of brackets."""
+        pairs = 1 + self._choose(range(size))
         stack: list[tuple[int, int]] = []
         opened = 0
         while stack or opened < pairs:
-            if opened < pairs and (not stack or self.decide(0.5)):
-                kind = self.choose(_PAIRS)
+            if opened < pairs and (not stack or self._decide(0.5)):
+                kind = self._choose(_PAIRS)
                 stack.append((kind, len(self.words)))
-                self.write(_PAIRS[kind][0])
+                self._write(_PAIRS[kind][0])
                 opened += 1
             else:
                 kind, position = stack.pop()
-                self.write(_PAIRS[kind][1], position)
+                self._write(_PAIRS[kind][1], position)
 
 
 def draw(language: str, rng: np.random.Generator, size: int) -> Sentence:
     """Draws a sentence of size S of one of `LANGUAGES`."""
-    writer = _Writer(rng)
+    sentence = Sentence(rng)
     if language == "agreement":
-        writer.clause(size, DEPTH)
+        sentence.clause(size, DEPTH)
     else:
-        writer.brackets(size)
-    return Sentence(writer.words, writer.controllers, writer.nats)
+        sentence.brackets(size)
+    return sentence
 
 
 def max_length(language: str, size: int) -> int:

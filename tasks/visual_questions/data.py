@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, UserError, parse_json
-from tasks.captioning.captions import image_files, read_image
+from tasks.captioning.captions import Photos, image_files
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, check_split, held_out_rng
@@ -283,19 +283,6 @@ def _easy_type(text: str) -> str:
     return "exists"
 
 
-class _Photos(Sequence):
-    """Image files, read on access."""
-
-    def __init__(self, paths: Sequence[Path], size: int):
-        self.paths, self.size = paths, size
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return read_image(self.paths[index], self.size)
-
-
 def require(files: Mapping[str, Mapping[str, str]]) -> None:
     """Raises a UserError if a file of training or validation is not named."""
     for split in ("train", "validation"):
@@ -357,7 +344,7 @@ def read_files(
     index = {path: i for i, path in enumerate(unique)}
     none = np.zeros((len(texts), 1, 4), np.int32)
     numbers = [index[path] for path in photos]
-    return Questions(texts, answers, types, numbers, _Photos(unique, size), none)
+    return Questions(texts, answers, types, numbers, Photos(unique, size), none)
 
 
 def _entries(path: str, key: str, name: str) -> list[dict]:

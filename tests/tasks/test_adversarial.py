@@ -14,6 +14,7 @@ from configs.sagan import get_config
 from generation.images import ImageGenerator
 from models import dcgan, efficientnet
 from tasks.captioning import frozen
+from tasks.captioning.captions import Photos
 from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.corners import consistency
@@ -96,7 +97,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(images, "_MAX_BYTES", 0)
         later = images.folder(tmp_path, 8)
-    assert isinstance(later.values, images.Files) and len(later.values) == 2
+    assert isinstance(later.values, Photos) and len(later.values) == 2
     expected, batch = (
         images.ImageBatches(x, 8, batch_size=5, seed=0)[3] for x in (loaded, later)
     )
