@@ -207,7 +207,7 @@ def captions() -> Floors:
     """Captions with random names and positions, and bounds with one of them true."""
     config = _config("captioning:soft")
     data = caption_data.CaptionData(config)
-    scenes: list[Scene] = data.splits.examples("test")
+    scenes: list[Scene] = data.examples("test")
     names = sorted({name for scene in scenes for name in scene.names})
     rng = np.random.default_rng(0)
 

@@ -16,7 +16,7 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,17 @@ def check_files(files: Any, split: str) -> None:
 
 
 @dataclasses.dataclass
-class CaptionSplits:
-    """Captioned images by split, each read once, for all evaluations."""
+class CaptionData:
+    """Captioned images by split, each read once, and the model's inputs."""
 
-    fields: Any  # `config.data` of a captioner
-    count: int  # maximum number of images in an evaluation split
-    left_out: Collection[str] | None = None  # see `tasks.common.user_files.left_out`
+    config: ConfigDict
+    vocabulary: Vocabulary | None = None  # of the captions; None before it is built
+    left_out: Sequence[str] | None = None  # see `tasks.common.user_files.left_out`
 
     def __post_init__(self):
+        self.fields = self.config.data
+        self.count = self.config.evaluation.images  # maximum, of an evaluation split
+        self.frozen = self.config.model.encoder == "maps"
         self.files = captions.image_files(self.fields.damaged, self.left_out)
         self._read = functools.cache(self._read)
         self.photos = functools.cache(self._photos)
@@ -192,35 +195,20 @@ class CaptionSplits:
         scenes = self.scenes(split)
         return [scenes[i] for i in range(self.count)]
 
-
-@dataclasses.dataclass
-class CaptionData:
-    """Captioned images, their vocabulary and the model's inputs, read on first use."""
-
-    config: ConfigDict
-    vocabulary: Vocabulary | None = None  # of the captions; None before it is built
-    left_out: Sequence[str] | None = None  # see `tasks.common.user_files.left_out`
-
-    def __post_init__(self):
-        config = self.config
-        count = config.evaluation.images
-        self.splits = CaptionSplits(config.data, count, self.left_out)
-        self.frozen = config.model.encoder == "maps"
-
     def batches(self) -> captions.CaptionBatches:
         """Returns the training batches; computes feature maps missing in the cache."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
-            scenes = self.splits.scenes("train", seed)
+            scenes = self.scenes("train", seed)
 
             def pick(rng, n):
                 return scenes[n]
 
         else:
             if data.source == "files":
-                examples = self.splits.photos("train")
+                examples = self.photos("train")
             else:  # a fixed set of scenes, so that each map is computed only once
-                scenes = self.splits.scenes("train", seed)
+                scenes = self.scenes("train", seed)
                 examples = [scenes[i] for i in range(data.scenes)]
             if self.frozen:
                 examples = self._with_maps(examples)
@@ -293,11 +281,11 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
         return data
     import sacrebleu  # noqa: F401  # if it is missing, say so before training
 
-    texts, fields = data.splits.training_texts(), config.data
+    texts, fields = data.training_texts(), config.data
     data.vocabulary = train_vocabulary(texts, fields.vocab_size, path, pieces="word")
     if fields.source == "files":
-        data.splits.files.write(folder, data.splits.used())
-    lines = data.splits.report()
+        data.files.write(folder, data.used())
+    lines = data.report()
     cut = sum(len(text.split()) >= fields.max_length for text in texts)  # EOS is one
     if lines and cut:
         lines.append(

@@ -247,8 +247,8 @@ class Captioning(Task):
         training, if there are any.
         """
         check_split(split)
-        names = [split] + ["novel"] * (full and self.data.splits.has_novel())
-        return {name: self.data.splits.examples(name) for name in names}
+        names = [split] + ["novel"] * (full and self.data.has_novel())
+        return {name: self.data.examples(name) for name in names}
 
     def answers(
         self,
@@ -321,7 +321,7 @@ class Captioning(Task):
 
     def picked(self, split: str, count: int) -> dict[str, Captioned]:
         """Returns the first images of a split."""
-        examples = enumerate(self.data.splits.examples(split)[:count], 1)
+        examples = enumerate(self.data.examples(split)[:count], 1)
         return {f"captions_{number}": example for number, example in examples}
 
     def drawn(self, split: str) -> dict[str, Captioned]:

@@ -200,7 +200,7 @@ def test_an_image_of_validation_or_test_is_not_in_training(tmp_path, capsys):
     config.evaluation.images = 5
     config.data.max_length = 2
     task = create(config, tmp_path / "run", training=True)
-    paths = [photo.path.name for photo in task.data.splits.photos("train")]
+    paths = [photo.path.name for photo in task.data.photos("train")]
     assert paths == ["2.png", "3.png", "4.png", "5.png", "6.png"]
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
@@ -477,7 +477,7 @@ def test_training_needs_no_test_split(tmp_path):
             "--split=test$"
         ),
     ):
-        task.data.splits.examples("test")
+        task.data.examples("test")
 
 
 def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):

@@ -216,7 +216,7 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
         assert asset.read_text() == before
     sizes = {
         "speech": lambda: len(task.data.held_out("test")),
-        "captions": lambda: len(task.data.splits.photos("test")),
+        "captions": lambda: len(task.data.photos("test")),
         "images": lambda: len(task.images.labels),
     }
     assert sizes[name]() == {"speech": 2, "captions": 8, "images": 4}[name]
