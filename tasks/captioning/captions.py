@@ -132,11 +132,7 @@ class PhotoSet(NamedTuple):
 
 
 def read_files(
-    captions: Path,
-    folder: Path,
-    size: int,
-    split: str,
-    images: UserFiles | None = None,
+    captions: Path, folder: Path, size: int, split: str, images: UserFiles | None = None
 ) -> PhotoSet:
     """Reads the captions of a split; images are read on access.
 

@@ -34,14 +34,7 @@ from base.records import AttentionRecord, DrawRecord, records_of
 from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from generation.options import BeamOptions, NBestOptions
-from generation.search import (
-    ALPHA,
-    BEAM,
-    Generator,
-    Hypothesis,
-    Search,
-    array_batches,
-)
+from generation.search import ALPHA, BEAM, Generator, Hypothesis, Search, array_batches
 from tasks.captioning import captions
 from tasks.captioning import inputs as caption_data
 from tasks.captioning.captions import Captioned
@@ -175,11 +168,7 @@ class Captioning(Task):
         return caption_data.prepare(config, Path(workdir) / "assets", training=training)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: CaptionData,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: CaptionData, *, axis_name: str | None = None
     ):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.data = config, assets

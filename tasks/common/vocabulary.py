@@ -29,10 +29,7 @@ _COVERAGE = 0.9999  # fraction of the characters that have a piece; the rest are
 
 
 def train_vocabulary(
-    texts: Iterable[str],
-    size: int,
-    path: str | Path,
-    pieces: str = "unigram",
+    texts: Iterable[str], size: int, path: str | Path, pieces: str = "unigram"
 ) -> "Vocabulary":
     """Trains a sentencepiece model, or reads it if it exists already.
 

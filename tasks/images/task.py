@@ -173,11 +173,7 @@ class Adversarial(Task):
             raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Assets,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Assets, *, axis_name: str | None = None
     ):
         """Builds both networks; see `Task`."""
         self.config = config

@@ -99,10 +99,7 @@ class Agreement(Task):
         """Returns the training batches; see `tasks.language.agreement_data`."""
         data = self.config.data
         return agreement.AgreementBatches(
-            self.language,
-            data.size,
-            batch_size=data.batch_size,
-            seed=self.config.seed,
+            self.language, data.size, batch_size=data.batch_size, seed=self.config.seed
         )
 
     def loss(

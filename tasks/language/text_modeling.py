@@ -141,11 +141,7 @@ class TextModeling(Task):
         return texts
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Texts,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Texts, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.texts = config, assets

@@ -151,11 +151,7 @@ class QuestionAnswering(Task):
         return sources.load(stories, workdir)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Source,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Source, *, axis_name: str | None = None
     ):
         """Builds the models and the objective; see `Task`."""
         self.config, self.source = config, assets

@@ -90,11 +90,7 @@ class SentenceClassification(Task):
         return sentences.create(splits, folder, vocab_size=data.vocab_size)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Sentences,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Sentences, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.sentences = config, assets

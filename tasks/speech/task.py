@@ -119,9 +119,7 @@ class Listening(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
-            vocab_size=assets.characters.size,
+            config.architecture, config.model, vocab_size=assets.characters.size
         )
         frames = jnp.zeros((1, 8, config.data.bands))
         source = {"frames": frames, "lengths": jnp.full(1, 8, jnp.int32)}
@@ -150,10 +148,7 @@ class Listening(Task):
         )
         mask = (batch["target"] != PAD).astype(jnp.float32)
         loss, count = smoothed_cross_entropy(
-            logits,
-            batch["target"],
-            smoothing=self.config.loss.smoothing,
-            weights=mask,
+            logits, batch["target"], smoothing=self.config.loss.smoothing, weights=mask
         )
         seconds = batch["lengths"].astype(jnp.float32) * features.SECONDS
         size = jnp.asarray(len(seconds), jnp.float32)
@@ -297,10 +292,7 @@ class Listening(Task):
 
 
 def _prediction(
-    example: HeldOut,
-    hypothesis: Hypothesis,
-    characters: Characters,
-    frames: int,
+    example: HeldOut, hypothesis: Hypothesis, characters: Characters, frames: int
 ) -> Prediction:
     text = characters.decode(hypothesis.ids)
     positions = -(-len(example.spectrogram) // frames)

@@ -158,11 +158,7 @@ def _parse(content: bytes) -> list[list[str]] | None:
 
 
 def write_assets(
-    corpus: parallel_text.Corpus,
-    folder: Path,
-    *,
-    vocab_size: int,
-    max_length: int,
+    corpus: parallel_text.Corpus, folder: Path, *, vocab_size: int, max_length: int
 ) -> Vocabulary:
     """Trains the vocabulary of a corpus; writes it and the evaluation splits.
 

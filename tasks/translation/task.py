@@ -313,10 +313,7 @@ class Translation(Task):
             label = np.vectorize(self._label, otypes=[object])
             tree = tree._replace(tokens=label(tree.tokens))
         return best._replace(
-            attention=answer.maps,
-            others=tuple(others),
-            caption="alignment",
-            tree=tree,
+            attention=answer.maps, others=tuple(others), caption="alignment", tree=tree
         )
 
     def _label(self, token: int) -> str:

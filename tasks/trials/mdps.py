@@ -115,8 +115,4 @@ def psrl(actions: int) -> Strategy:
 def strategies(actions: int, horizon: int) -> dict[str, Strategy]:
     """Returns the strategies by name; "optimal" has read the MDP."""
     del horizon
-    return {
-        "random": uniform(actions),
-        "psrl": psrl(actions),
-        "optimal": optimal(),
-    }
+    return {"random": uniform(actions), "psrl": psrl(actions), "optimal": optimal()}

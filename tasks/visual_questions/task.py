@@ -124,11 +124,7 @@ class VisualQuestionAnswering(Task):
         return data
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: VisualData,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: VisualData, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets

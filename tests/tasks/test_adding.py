@@ -292,12 +292,12 @@ def test_an_invalid_sequence_is_named_by_its_line(text, message):
         (
             "data__operation",
             "sum",
-            ("config.data.operation is 'sum': must be one of add, multiply"),
+            "config.data.operation is 'sum': must be one of add, multiply",
         ),
         (
             "data__protocol",
             "free",
-            ("config.data.protocol is 'free': must be one of fixed, variable"),
+            "config.data.protocol is 'free': must be one of fixed, variable",
         ),
         ("data__min_length", 21, "config.data.min_length is 21: must be at least 22"),
         ("data__length", 21, "config.data.length is 21: must be at least 22"),
@@ -329,7 +329,7 @@ def test_fields_out_of_range_are_refused(name, value, message):
 def test_the_variable_protocol_needs_a_length_of_at_least_the_minimum():
     with pytest.raises(
         UserError,
-        match=("config.data.length is 49: must be at least config.data.min_length=50"),
+        match="config.data.length is 49: must be at least config.data.min_length=50",
     ):
         make("variable", data__length=49)
     with pytest.raises(UserError, match="config.data.buckets is 0: must be at least 1"):

@@ -179,22 +179,22 @@ def test_smaller_held_out_sets_are_prefixes_of_larger_ones():
         (
             "repeat_copy",
             "10110100",
-            ("the last word is '10110100': must be a repeat count from x1 to x999"),
+            "the last word is '10110100': must be a repeat count from x1 to x999",
         ),
         (
             "repeat_copy",
             "10110100 x0",
-            ("the last word is 'x0': must be a repeat count from x1 to x999"),
+            "the last word is 'x0': must be a repeat count from x1 to x999",
         ),
         (
             "repeat_copy",
             "10110100 x\u00b2",
-            ("the last word is 'x²': must be a repeat count from x1 to x999"),
+            "the last word is 'x²': must be a repeat count from x1 to x999",
         ),
         (
             "repeat_copy",
             "10110100 x1000",
-            ("the last word is 'x1000': must be a repeat count from x1 to x999"),
+            "the last word is 'x1000': must be a repeat count from x1 to x999",
         ),
         ("repeat_copy", "x3", "the size is 0: must be at least 1"),
         (
@@ -216,12 +216,12 @@ def test_smaller_held_out_sets_are_prefixes_of_larger_ones():
         (
             "sort",
             "10110100:0.5 01101001:2",
-            ("a priority is '2': must be a number in [-1, 1], as in 10110100:0.5"),
+            "a priority is '2': must be a number in [-1, 1], as in 10110100:0.5",
         ),
         (
             "sort",
             "10110100:0.5 01101001",
-            ("a priority is '': must be a number in [-1, 1], as in 10110100:0.5"),
+            "a priority is '': must be a number in [-1, 1], as in 10110100:0.5",
         ),
         ("sort", "10110100:0.5", "the size is 1: must be at least 2"),
     ],
@@ -439,7 +439,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"evaluation__sizes": (3.5,)},
-            ("config.evaluation.sizes is (3.5,): must be a list of whole numbers"),
+            "config.evaluation.sizes is (3.5,): must be a list of whole numbers",
         ),
         (
             {"evaluation__sizes": ((3, 2),)},
@@ -456,7 +456,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"evaluation__sizes": (0,)},
-            ("config.evaluation.sizes is (0,): must be a list of whole numbers"),
+            "config.evaluation.sizes is (0,): must be a list of whole numbers",
         ),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],

@@ -166,7 +166,7 @@ def test_other_formats_pipes_and_large_images_are_refused(tmp_path, monkeypatch)
     Image.new("1", (20_011, 20_011)).save(path)  # more than Pillow's own limit
     with pytest.raises(
         UserError,
-        match=("a.png has 20,011 x 20,011 pixels: must have at most 50,000,000$"),
+        match="a.png has 20,011 x 20,011 pixels: must have at most 50,000,000$",
     ):
         captions.read_image(path, 4)
 

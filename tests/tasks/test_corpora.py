@@ -168,7 +168,7 @@ def test_an_invalid_archive_and_a_missing_location_are_named(tmp_path):
         _load_files(train=f"{tmp_path}/a")
     with pytest.raises(
         UserError,
-        match=("^config.data.files.train is 'a,b,c': names 3 files, must be 2$"),
+        match="^config.data.files.train is 'a,b,c': names 3 files, must be 2$",
     ):
         _load_files(train="a,b,c")
     with pytest.raises(UserError, match="a.de and .*a.de are the same file$"):

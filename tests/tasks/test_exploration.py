@@ -13,12 +13,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from base.errors import UserError
-from models.curiosity import (
-    CuriousAgent,
-    curiosity_loss,
-    forward_loss,
-    inverse_loss,
-)
+from models.curiosity import CuriousAgent, curiosity_loss, forward_loss, inverse_loss
 from tasks.common import policy
 from tasks.exploration import environments
 from tasks.exploration.environments import VIEW, Rooms, Television, distances

@@ -6,11 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.adding.metrics import (
-    TOLERANCE,
-    accuracy,
-    accuracy_by_length,
-)
+from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 from tasks.images.corners import consistency
 from tasks.images.frechet import frechet_distance, inception_score

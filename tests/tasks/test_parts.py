@@ -31,12 +31,7 @@ CONFIGS = [
     for path in sorted((ROOT / "configs").glob("[!_]*.py"))
 ]
 # Of four pieces: those of one host; of two, in order and interleaved; and of four.
-SHARES = [
-    [(0, 1, 2, 3)],
-    [(0, 1), (2, 3)],
-    [(0, 3), (1, 2)],
-    [(0,), (1,), (2,), (3,)],
-]
+SHARES = [[(0, 1, 2, 3)], [(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
 # Functions that make the examples of a batch, and the number of those in a result.
 MAKERS = {
     (adding, "sequences"): lambda batch: len(batch["target"]),

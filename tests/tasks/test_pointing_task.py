@@ -432,7 +432,7 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
             "hull",
             "data__max_size",
             7,
-            ("sizes is .5, 6.: must be a list with config.data.max_size=7"),
+            "sizes is .5, 6.: must be a list with config.data.max_size=7",
         ),
         (
             "hull",

@@ -79,9 +79,6 @@ def test_points_on_a_line_are_refused_except_for_tours(kind):
 
 def test_a_long_tour_has_a_caveat():
     points = np.random.default_rng(0).random((21, 2))
-    for size, caveat in (
-        (20, ""),
-        (21, ", true tour possibly not the shortest"),
-    ):
+    for size, caveat in ((20, ""), (21, ", true tour possibly not the shortest")):
         assert Instance("tsp", points[:size], [], None).caveat() == caveat
     assert Instance("hull", points, [], None).caveat() == ""

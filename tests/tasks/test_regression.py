@@ -253,7 +253,7 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
         (
             "model__width",
             float("inf"),
-            ("config.model.width is inf: must be at least 1e-06 and at most 1000000"),
+            "config.model.width is inf: must be at least 1e-06 and at most 1000000",
         ),
         (
             "model__kernel",

@@ -203,10 +203,7 @@ def test_lines_over_the_maximum_of_words_are_left_out_and_reported(tmp_path, cap
     config = smoke(**{"data.source": "files", "data.files.train": str(path)})
     for words, line in (
         (4 * 81, ""),  # with EOS
-        (
-            4 * 11,
-            "; left out: the first 70 lines, over config.data.train_words=44",
-        ),
+        (4 * 11, "; left out: the first 70 lines, over config.data.train_words=44"),
     ):
         config.data.train_words = words
         texts = TextModeling.prepare(config, tmp_path / str(words), training=True)

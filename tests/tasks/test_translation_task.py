@@ -475,7 +475,7 @@ def test_local_p_maps_have_the_predicted_position(tmp_path):
     [
         (
             {"beam": 2, "n_best": 3},
-            ("n_best is 3: must be at most the beam size 2, which --beam sets"),
+            "n_best is 3: must be at most the beam size 2, which --beam sets",
         ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0: must be above 0 and"),
@@ -511,9 +511,7 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
     config.data.target_language = "ja"
     with pytest.raises(
         UserError,
-        match=(
-            "^config.data.target_language is 'ja': BLEU's tokenizer ja-mecab needs "
-        ),
+        match="^config.data.target_language is 'ja': BLEU's tokenizer ja-mecab needs ",
     ):
         create(config, tmp_path, training=True)
     assert not list(tmp_path.iterdir())
