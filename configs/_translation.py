@@ -30,6 +30,15 @@ RECURRENT = {
     "data.max_shapes": 6,
     "optimizer.clip": 1.0,
 }
+# Changed fields of the papers, for any recurrent model; they follow the optimizer.
+PAPER = {
+    "model.share_embeddings": False,
+    "data.made_up_names": 0.0,
+    "optimizer.accumulate": 1,
+    "loss.smoothing": 0.0,
+    "eval_every": 5000,
+    "save_every": 1000,
+}
 # Sizes of the smoke run, for any recurrent model.
 SMALL = {
     "model.embedding": 16,

@@ -21,16 +21,7 @@ subwords; the average of the last checkpoints.
 
 from ml_collections import ConfigDict
 
-from configs._translation import (
-    NARROW,
-    RECURRENT,
-    REVERSAL,
-    SHORT,
-    SMALL,
-    SMOKE,
-    TINY,
-    translation_config,
-)
+from configs import _translation as nmt
 from configs._variants import apply, update
 from models.bahdanau import Bahdanau
 from training.optimizers import adadelta
@@ -45,31 +36,26 @@ VARIANTS = {
         "model.score_hidden": 1000,
         "model.dropout": 0.0,
         "model.init_scheme": "paper",
-        "model.share_embeddings": False,
         "data.vocab_size": 30_000,
-        "data.made_up_names": 0.0,
         "data.max_words": 50,
         "data.tokens": 4096,  # about 80 sentences, as in the paper
         # Appendix B.2; `scale` is the mean sentence length.
         "optimizer": adadelta(1.0, rho=0.95, eps=1e-6, clip=1.0, scale=30.0),
-        "optimizer.accumulate": 1,
-        "loss.smoothing": 0.0,
         "train_steps": 300_000,  # table 2: 288,000 updates
-        "eval_every": 5000,
-        "save_every": 1000,
-    },
-    "short": SHORT
-    | NARROW
+    }
+    | nmt.PAPER,
+    "short": nmt.SHORT
+    | nmt.NARROW
     | {"model.maxout": 128, "model.score_hidden": 128, "model.window": 3},
-    "reversal": REVERSAL,
-    "tiny": TINY,
-    "smoke": SMOKE | SMALL | {"model.maxout": 16, "model.score_hidden": 16},
+    "reversal": nmt.REVERSAL,
+    "tiny": nmt.TINY,
+    "smoke": nmt.SMOKE | nmt.SMALL | {"model.maxout": 16, "model.score_hidden": 16},
 }
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = update(translation_config(Bahdanau), RECURRENT)
+    config = update(nmt.translation_config(Bahdanau), nmt.RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
     config.model.maxout = 256  # l

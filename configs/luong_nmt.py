@@ -31,17 +31,7 @@ of steps, computed for WMT14.
 
 from ml_collections import ConfigDict
 
-from configs._translation import (
-    BRITZ,
-    NARROW,
-    RECURRENT,
-    REVERSAL,
-    SHORT,
-    SMALL,
-    SMOKE,
-    TINY,
-    translation_config,
-)
+from configs import _translation as nmt
 from configs._variants import apply, update
 from models.luong import Luong
 from training.optimizers import sgd
@@ -57,9 +47,7 @@ VARIANTS = {
         "model.score_hidden": 1000,
         "model.reverse_source": True,
         "model.init_scheme": "paper",
-        "model.share_embeddings": False,
         "data.vocab_size": 50_000,
-        "data.made_up_names": 0.0,
         "data.max_words": 50,
         "data.tokens": 4096,  # about 128 sentences, as in the paper
         # With dropout: 12 epochs, with the rate halved after 8. `scale` is the mean
@@ -73,16 +61,13 @@ VARIANTS = {
             clip=5.0,
             scale=25.0,
         ),
-        "optimizer.accumulate": 1,
-        "loss.smoothing": 0.0,
         "train_steps": 12 * _EPOCH,
-        "eval_every": 5000,
-        "save_every": 1000,
-    },
-    "short": SHORT
-    | NARROW
+    }
+    | nmt.PAPER,
+    "short": nmt.SHORT
+    | nmt.NARROW
     | {"model.layers": 1, "model.score_hidden": 128, "model.window": 3},
-    "britz": BRITZ
+    "britz": nmt.BRITZ
     | {
         "model.decoder_layers": 1,  # 2 in the paper
         "model.bidirectional": True,
@@ -91,15 +76,15 @@ VARIANTS = {
         "model.score": "additive",
         "model.score_hidden": 128,  # 512 in the paper, like the other widths
     },
-    "reversal": REVERSAL | {"model.layers": 1},
-    "tiny": TINY | {"model.layers": 1},
-    "smoke": SMOKE | SMALL | {"model.score_hidden": 16},
+    "reversal": nmt.REVERSAL | {"model.layers": 1},
+    "tiny": nmt.TINY | {"model.layers": 1},
+    "smoke": nmt.SMOKE | nmt.SMALL | {"model.score_hidden": 16},
 }
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = update(translation_config(Luong), RECURRENT)
+    config = update(nmt.translation_config(Luong), nmt.RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
     config.model.layers = 2  # 4 in the paper

@@ -21,29 +21,24 @@ Variants:
 
 import functools
 
-from configs._pointing import (
-    ATTENTION,
-    SEQ2SEQ,
-    SMALL,
-    TINY,
-    paper,
-    pointing_config,
-    size_range,
-)
+from configs import _pointing as pointing
 from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(4000) | {"evaluation.sizes": (5, 10, 20)}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": size_range(5, 5, 10),
-    "large": size_range(50, 50) | {"data.batch_size": 64, "evaluation.instances": 500},
-    "mixed": size_range(5, 50, 10, 100)
+    "small": pointing.size_range(5, 5, 10),
+    "large": pointing.size_range(50, 50)
+    | {"data.batch_size": 64, "evaluation.instances": 500},
+    "mixed": pointing.size_range(5, 50, 10, 100)
     | {"data.batch_size": 64, "data.buckets": 5, "evaluation.instances": 500},
-    "seq2seq": SEQ2SEQ,
-    "attention": ATTENTION,
-    "paper": size_range(50, 50) | paper(11.0) | {"evaluation.instances": 500},
-    "tiny": size_range(5, 5) | cosine_steps(1000) | TINY,
-    "smoke": SMALL,
+    "seq2seq": pointing.SEQ2SEQ,
+    "attention": pointing.ATTENTION,
+    "paper": pointing.size_range(50, 50)
+    | pointing.paper(11.0)
+    | {"evaluation.instances": 500},
+    "tiny": pointing.size_range(5, 5) | cosine_steps(1000) | pointing.TINY,
+    "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing_config, "hull", _FIELDS, VARIANTS)
+get_config = functools.partial(pointing.pointing_config, "hull", _FIELDS, VARIANTS)

@@ -19,27 +19,21 @@ Variants:
 
 import functools
 
-from configs._pointing import (
-    ATTENTION,
-    PROCESS,
-    SEQ2SEQ,
-    SMALL,
-    TINY,
-    pointing_config,
-    size_range,
-)
+from configs import _pointing as pointing
 from configs._variants import cosine_steps
 
 _FIELDS = {"model.glimpses": 1, "evaluation.sizes": (5, 10, 15)}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": size_range(5, 5, 10),
-    "mixed": size_range(5, 15, 10, 20) | cosine_steps(6000) | {"data.buckets": 4},
-    "process": PROCESS,
-    "seq2seq": SEQ2SEQ | {"model.glimpses": 0},
-    "attention": ATTENTION | {"model.glimpses": 0},
-    "tiny": size_range(5, 5) | cosine_steps(600) | TINY,
-    "smoke": SMALL,
+    "small": pointing.size_range(5, 5, 10),
+    "mixed": pointing.size_range(5, 15, 10, 20)
+    | cosine_steps(6000)
+    | {"data.buckets": 4},
+    "process": pointing.PROCESS,
+    "seq2seq": pointing.SEQ2SEQ | {"model.glimpses": 0},
+    "attention": pointing.ATTENTION | {"model.glimpses": 0},
+    "tiny": pointing.size_range(5, 5) | cosine_steps(600) | pointing.TINY,
+    "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing_config, "sorting", _FIELDS, VARIANTS)
+get_config = functools.partial(pointing.pointing_config, "sorting", _FIELDS, VARIANTS)

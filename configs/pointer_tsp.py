@@ -19,14 +19,7 @@ Variants:
 
 import functools
 
-from configs._pointing import (
-    ATTENTION,
-    SEQ2SEQ,
-    SMALL,
-    paper,
-    pointing_config,
-    size_range,
-)
+from configs import _pointing as pointing
 from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(12_000) | {
@@ -36,16 +29,16 @@ _FIELDS = cosine_steps(12_000) | {
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": size_range(5, 5, 10) | cosine_steps(3000),
-    "mixed": size_range(5, 20, 10, 25)
+    "small": pointing.size_range(5, 5, 10) | cosine_steps(3000),
+    "mixed": pointing.size_range(5, 20, 10, 25)
     | cosine_steps(5000)
     | {
         "data.buckets": 4,
         "evaluation.instances": 100,  # exact tours of 20 cities are slow
     },
-    "seq2seq": SEQ2SEQ,
-    "attention": ATTENTION,
-    "paper": paper(11.0),
-    "smoke": SMALL,
+    "seq2seq": pointing.SEQ2SEQ,
+    "attention": pointing.ATTENTION,
+    "paper": pointing.paper(11.0),
+    "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing_config, "tsp", _FIELDS, VARIANTS)
+get_config = functools.partial(pointing.pointing_config, "tsp", _FIELDS, VARIANTS)

@@ -30,17 +30,7 @@ sentences instead of the phrases of a translation system.
 
 from ml_collections import ConfigDict
 
-from configs._translation import (
-    BRITZ,
-    NARROW,
-    RECURRENT,
-    REVERSAL,
-    SHORT,
-    SMALL,
-    SMOKE,
-    TINY,
-    translation_config,
-)
+from configs import _translation as nmt
 from configs._variants import apply, update
 from models.seq2seq import Seq2Seq
 from training.optimizers import adadelta, sgd
@@ -64,9 +54,7 @@ VARIANTS = {
         "model.layers": 4,
         "model.dropout": 0.0,
         "model.init_scheme": "paper",
-        "model.share_embeddings": False,
         "data.vocab_size": 80_000,
-        "data.made_up_names": 0.0,
         "data.tokens": 4096,  # about 128 sentences, as in the paper
         # 7.5 epochs, with the rate halved every half epoch after 5. `scale` is the mean
         # sentence length, 348M French words in 12M sentences.
@@ -79,12 +67,9 @@ VARIANTS = {
             clip=5.0,
             scale=30.0,
         ),
-        "optimizer.accumulate": 1,
-        "loss.smoothing": 0.0,
         "train_steps": 15 * _HALF_EPOCH,
-        "eval_every": 5000,
-        "save_every": 1000,
-    },
+    }
+    | nmt.PAPER,
     "cho": _CHO,
     "cho_paper": _CHO
     | {  # section 4.1
@@ -92,22 +77,17 @@ VARIANTS = {
         "model.hidden": 1000,
         "model.maxout": 500,
         "model.dropout": 0.0,
-        "model.share_embeddings": False,
         "data.vocab_size": 15_000,
-        "data.made_up_names": 0.0,
         "data.tokens": 2048,  # about 64 sentences; the paper has 64 phrases
         # `scale` is the mean sentence length.
         "optimizer": adadelta(1.0, rho=0.95, eps=1e-6, scale=30.0),
-        "optimizer.accumulate": 1,
-        "loss.smoothing": 0.0,
         "train_steps": 100_000,
-        "eval_every": 5000,
-        "save_every": 1000,
-    },
-    "short": SHORT | NARROW | {"model.layers": 1},
-    "britz": BRITZ | {"model.reverse_source": False},
-    "reversal": REVERSAL | {"model.layers": 1, "model.reverse_source": False},
-    "tiny": TINY
+    }
+    | nmt.PAPER,
+    "short": nmt.SHORT | nmt.NARROW | {"model.layers": 1},
+    "britz": nmt.BRITZ | {"model.reverse_source": False},
+    "reversal": nmt.REVERSAL | {"model.layers": 1, "model.reverse_source": False},
+    "tiny": nmt.TINY
     | {
         "model.layers": 1,
         "model.reverse_source": False,
@@ -119,13 +99,13 @@ VARIANTS = {
         "train_steps": 1000,
         "eval_every": 500,
     },
-    "smoke": SMOKE | SMALL,
+    "smoke": nmt.SMOKE | nmt.SMALL,
 }
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = update(translation_config(Seq2Seq), RECURRENT)
+    config = update(nmt.translation_config(Seq2Seq), nmt.RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
     config.model.layers = 2  # 4 in Sutskever et al.
