@@ -116,10 +116,6 @@ def held_out_size(kind: str, size: Any) -> tuple[int, ...]:
         form = "a whole number" + " or (vectors, repeats)" * repeated
         raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
     _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
-    if min(numbers) < 1:
-        raise UserError(
-            f"config.evaluation.sizes has {size!r}: repeats must be at least 1"
-        )
     if math.prod(numbers) > MAX_SIZE:
         raise UserError(
             f"config.evaluation.sizes has {size!r}: the vectors of all repeats must be "

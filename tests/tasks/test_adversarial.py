@@ -288,16 +288,7 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
-        ({"data.batch_size": 0}, "config.data.batch_size is 0"),
-        (
-            {"average_decay": 1.0},
-            "config.average_decay is 1.0: must be at least 0 and below 1",
-        ),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
-        ({"model.initial_size": 0}, "config.model.initial_size is 0"),
-        ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
-        ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),
         ({"generator.schedule": "x"}, "config.generator.schedule is 'x': must be"),
     ],
 )

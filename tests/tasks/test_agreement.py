@@ -13,8 +13,8 @@ from tasks.language import agreement_data as agreement
 from tasks.language.agreement import Agreement
 from tasks.language.agreement_data import by_distance, group
 from tasks.language.samples import LanguageOptions
-from training import configuration, evaluate
-from training.task import Stacked, Task
+from training import evaluate
+from training.task import Stacked
 
 VERBS = {"speak": "girl king doctor uncle", "run": "dog horse cat goat"}
 VERBS |= {"grow": "tree rose fern vine", "fall": "stone door cup hat"}
@@ -112,13 +112,6 @@ def test_perfect_answers_and_attention_score_100():
     scores = task._score("test", 1, Stacked(perfect))
     assert scores["accuracy"] == scores["controller"] == 100
     assert scores["perplexity"] == 1 < scores["optimum"]
-
-
-def test_an_unknown_language_is_an_error():
-    config = lstmn_language.get_config("smoke")
-    config.data.language = "english"
-    with pytest.raises(UserError, match="data.language is 'english': must be one of"):
-        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("variant", ["", "lstm", "transformer", "deep"])

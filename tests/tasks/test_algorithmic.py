@@ -424,24 +424,6 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
     ("fields", "message"),
     [
         (
-            {"data__kind": "sorting"},
-            (
-                "config.data.kind is 'sorting': must be one of copy, "
-                "repeat_copy, recall, ngrams, sort"
-            ),
-        ),
-        ({"data__min_size": 0}, "config.data.min_size is 0: must be at least 1"),
-        ({"data__max_size": 0}, "config.data.max_size is 0: must be at least 1"),
-        ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
-        (
-            {"evaluation__sequences": 0},
-            "config.evaluation.sequences is 0: must be at least 1",
-        ),
-        (
-            {"evaluation__sizes": (3.5,)},
-            "config.evaluation.sizes is (3.5,): must be a list of whole numbers",
-        ),
-        (
             {"evaluation__sizes": ((3, 2),)},
             "config.evaluation.sizes has (3, 2): must be a whole number",
         ),
@@ -453,10 +435,6 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
             {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 2, 1),)},
             "config.evaluation.sizes has (4, 2, 1): must be a whole number or "
             "(vectors, repeats)",
-        ),
-        (
-            {"evaluation__sizes": (0,)},
-            "config.evaluation.sizes is (0,): must be a list of whole numbers",
         ),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from states import last_state
 
-from base.errors import FieldError
 from base.records import AttentionRecord, records_of
 from configs import lstmn_text
 from models.memory_network import MemoryNetworkLanguageModel
@@ -139,12 +138,6 @@ def test_dropout_is_on_in_training_only():
     ]
     np.testing.assert_array_equal(logits[0], logits[1])
     assert abs(logits[2] - logits[3]).max() > 0.1
-
-
-@pytest.mark.parametrize("name", ["hops", "memory", "width"])
-def test_a_field_out_of_range_is_an_error(name):
-    with pytest.raises(FieldError, match=f"^{name} is 0: must be at least 1"):
-        build(draw_tokens(), **{name: 0})
 
 
 def test_a_run_carries_words_and_its_predictions_have_a_map_for_each_hop(tmp_path):

@@ -244,17 +244,6 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("data__points", 1, "config.data.points is 1: must be at least 2"),
-        ("data__queries", 0, "config.data.queries is 0: must be at least 1"),
-        ("data__length", 0.0, "config.data.length is 0.0: must be at least 1e-30"),
-        ("data__noise", -1.0, "config.data.noise is -1.0: must be at least 0"),
-        ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
-        ("model__width", 0.0, "config.model.width is 0.0: must be at least 1e-06"),
-        (
-            "model__width",
-            float("inf"),
-            "config.model.width is inf: must be at least 1e-06 and at most 1000000",
-        ),
         (
             "model__kernel",
             "boxcar",

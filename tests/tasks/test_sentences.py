@@ -19,8 +19,8 @@ from tasks.sentences import data as sentences
 from tasks.sentences import entailment
 from tasks.sentences.entailment import Sentence, pairs, parse, split_of
 from tasks.sentences.task import SentenceClassification
-from training import configuration, evaluate
-from training.task import Task, create
+from training import evaluate
+from training.task import create
 
 B, S, T, W = 2, 5, 7, 19
 
@@ -302,13 +302,6 @@ def test_a_pair_in_predictions_has_a_tab(tmp_path):
     task = create(config, tmp_path, training=True)
     with pytest.raises(UserError, match="^line 2: has one text: must be two texts sep"):
         list(evaluate.predict(task, None, {2: "all dogs walk"}, None, False))
-
-
-def test_a_source_that_is_unknown_is_an_error():
-    config = lstmn_sentences.get_config("smoke")
-    config.data.source = "web"
-    with pytest.raises(UserError, match="^config.data.source is 'web': must be one of"):
-        configuration.check(config, Task)
 
 
 @pytest.mark.network

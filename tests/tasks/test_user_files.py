@@ -9,14 +9,12 @@ import soundfile
 from PIL import Image
 from user_data import TASKS
 
-import configs.sagan
 from base.errors import UserError
 from tasks.common import user_files
 from tasks.common.user_files import UserFiles
 from tasks.images import data as images
 from tasks.speech import audio
-from training import configuration
-from training.task import Task, create
+from training.task import create
 
 DOUBLE = {"subtype": "DOUBLE"}
 NOISE = np.random.default_rng(0).uniform(-0.3, 0.3, 4001)
@@ -224,15 +222,6 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
     half(other)  # damaged since
     with pytest.raises(UserError, match=f"{other.name} .*restore from a copy$"):
         create(config, workdir, training=True)
-
-
-def test_the_option_is_one_of_two():
-    config = configs.sagan.get_config("smoke")
-    config.data.damaged = "skip"
-    with pytest.raises(
-        UserError, match="config.data.damaged is 'skip': must be one of"
-    ):
-        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("name", [x for x in TASKS if x != "images"])
