@@ -43,32 +43,6 @@ class LabelledImages(NamedTuple):
     paths: tuple[Path, ...] = ()  # the N files of a folder
 
 
-def read(
-    source: str,
-    size: int,
-    groups: tuple[str, ...],
-    path: str,
-    files: UserFiles | None = None,
-) -> LabelledImages | None:
-    """Returns the images of a source; None for "corners", which are generated.
-
-    Args:
-        source: one of `SOURCES`.
-        size: I.
-        groups: groups of OpenMoji; see `openmoji`.
-        path: path of a folder; see `folder`.
-        files: see `folder`.
-
-    Raises:
-        UserError: if the images cannot be downloaded or read.
-    """
-    if source == "corners":
-        return None
-    if source == "openmoji":
-        return openmoji(size, groups)
-    return folder(Path(path), size, files)
-
-
 def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
     """Renders OpenMoji's drawings, without variants that differ only in skin tone.
 

@@ -47,7 +47,8 @@ from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 from tasks.images import corners
-from tasks.images.data import SOURCES, ImageBatches, LabelledImages, read
+from tasks.images.data import SOURCES, ImageBatches, LabelledImages, openmoji
+from tasks.images.data import folder as read_folder
 from tasks.images.frechet import frechet_distance, inception_score
 from training import adversarial, checks
 from training.configuration import Config, EvaluationConfig
@@ -375,5 +376,10 @@ def _map(image: np.ndarray, layer: int, weights: np.ndarray) -> AttentionMap:
 
 
 def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:
+    """Returns the images of the source; None for corners, which are generated."""
     data, size = config.data, config.model.size
-    return read(data.source, size, tuple(data.groups), data.folder, files)
+    if data.source == "corners":
+        return None
+    if data.source == "openmoji":
+        return openmoji(size, tuple(data.groups))
+    return read_folder(Path(data.folder), size, files)

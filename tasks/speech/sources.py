@@ -10,18 +10,18 @@ from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
-from base.fields import Fields, Files, ordered, unread
-from base.ranges import BATCH, COUNT, DEPTH, SIZE, Choice, Range
+from base.fields import Files, ordered, unread
+from base.ranges import BATCH, Choice, Range
 from tasks.common import user_files
 from tasks.common.splits import check_split
 from tasks.speech import audio, digits, features, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
 
-_WORDS, _SNR = Range(1, 100, whole=True), Range(-100, 100)
+_WORDS = Range(1, 100, whole=True)
 
 
-class SpeechData(Fields):
+class SpeechData(Mixing):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
     # The recordings.
@@ -35,32 +35,9 @@ class SpeechData(Fields):
     min_words: Annotated[int, _WORDS] = 2
     # Maximum number of words of a generated string.
     max_words: Annotated[int, _WORDS] = 7
-    # Mel bands of the spectrogram.
-    bands: Annotated[int, SIZE] = 40  # the paper's
-    # In the package; up to 128 for espeak and files.
-    cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
-    # Samples per second of the recordings.
-    rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
     # Of each band.
     normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
-    pause: Annotated[float, Range(0, 60)] = 0.3  # seconds
-    min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
-    # dB, maximum ratio of signal to noise.
-    max_snr: Annotated[float, _SNR] = 40.0
     one_voice: bool = False  # whether one voice speaks a whole training string
-    # Maximum change of the mel axis (vocal tract length).
-    warp: Annotated[float, Range(0, 0.5)] = 0.1
-    speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum change
-    # Maximum change of speed and frequencies together.
-    resampling: Annotated[float, Range(0, 0.5)] = 0.0
-    # dB, standard deviation of a smooth filter.
-    equalizer: Annotated[float, Range(0, 40)] = 0.0
-    gain: Annotated[float, Range(0, 80)] = 6.0  # dB, range of the loudness of a word
-    time_masks: Annotated[int, DEPTH] = 0  # SpecAugment (Park et al. 2019)
-    time_mask: Annotated[float, Range(0, 60)] = 0.1  # seconds
-    # Number of masked ranges of bands, SpecAugment.
-    frequency_masks: Annotated[int, DEPTH] = 0
-    frequency_mask: Annotated[int, COUNT] = 6  # bands
     # Recordings per batch.
     batch_size: Annotated[int, BATCH] = 32
 
@@ -100,11 +77,8 @@ class Speech:
         left_out: Sequence[str] | None = None,
     ):
         self.config, data = config, config.data
-        names = {field.name for field in dataclasses.fields(Mixing)} - {"noise"}
-        self.mixing = Mixing(
-            noise=(data.min_snr, data.max_snr),
-            **{name: getattr(data, name) for name in names},
-        )
+        names = [field.name for field in dataclasses.fields(Mixing)]
+        self.mixing = Mixing(**{name: data[name] for name in names})
         self._characters, self._left_out = characters, left_out
         self._drawn = functools.cache(self._draw)
 

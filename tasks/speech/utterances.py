@@ -9,16 +9,19 @@ Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from base.fields import Fields
+from base.ranges import COUNT, DEPTH, SIZE, Range
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.splits import held_out_rng
 from tasks.common.vocabulary import EOS, PAD, UNK
 from tasks.speech import features
 from tasks.speech.digits import NAMES, Bank, Recording
 
+_SNR = Range(-100, 100)
 _SPECIAL = 4  # ids of padding, start, end and unknown character
 _SILENCE = -80.0  # dB
 _GAIN = 6.0  # dB, the range of the loudness of held-out parts
@@ -90,32 +93,36 @@ def _by_voice(digits: Sequence[Sequence[Recording]]) -> list[list[list[np.ndarra
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Mixing:
+class Mixing(Fields):
     """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
 
-    The fields from `warp` on are for training only: strengths of random changes.
+    The fields from `warp` on are for training only: strengths of random changes, 0 for
+    none.
     """
 
-    bands: int  # M
-    cepstra: int  # number of cepstra that are used, C at most
-    pause: float  # maximum pause before and after each part, in seconds
-    # minimum and maximum ratio of the loudest frame to the noise, in dB
-    noise: Sequence[float]
-    # maximum relative change of the mel axis, as of the vocal tract's length
-    warp: float
-    speed: float  # maximum relative change of the speed
-    # maximum relative change of the sampling rate, which changes the speed and all
-    # frequencies by the same factor (Ko et al. 2015)
-    resampling: float = 0.0
-    rate: int = 8000  # the sampling rate in Hz, for `resampling`
-    # standard deviation of a smooth random filter of an utterance, in dB
-    equalizer: float = 0.0
-    gain: float = _GAIN  # range of the loudness of each part, in dB
-    time_masks: int = 0  # number of masks of frames
-    time_mask: float = 0.0  # maximum duration of a mask, in seconds
-    frequency_masks: int = 0  # number of masks of bands
-    frequency_mask: int = 0  # maximum number of bands of a mask
+    # Mel bands of the spectrogram.
+    bands: Annotated[int, SIZE] = 40  # M; the paper's
+    # In the package; up to 128 for espeak and files.
+    cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
+    # Samples per second of the recordings.
+    rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
+    pause: Annotated[float, Range(0, 60)] = 0.3  # seconds, before and after each part
+    min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
+    # dB, maximum ratio of signal to noise.
+    max_snr: Annotated[float, _SNR] = 40.0
+    # Maximum change of the mel axis (vocal tract length).
+    warp: Annotated[float, Range(0, 0.5)] = 0.1
+    speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum change
+    # Maximum change of speed and frequencies together (Ko et al. 2015).
+    resampling: Annotated[float, Range(0, 0.5)] = 0.0
+    # dB, standard deviation of a smooth filter.
+    equalizer: Annotated[float, Range(0, 40)] = 0.0
+    gain: Annotated[float, Range(0, 80)] = _GAIN  # dB, range of the loudness of a word
+    time_masks: Annotated[int, DEPTH] = 0  # SpecAugment (Park et al. 2019)
+    time_mask: Annotated[float, Range(0, 60)] = 0.1  # seconds
+    # Number of masked ranges of bands, SpecAugment.
+    frequency_masks: Annotated[int, DEPTH] = 0
+    frequency_mask: Annotated[int, COUNT] = 6  # bands
 
     def spectrogram(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
@@ -145,7 +152,11 @@ class Mixing:
             pieces += [decibels[read] + change, silence]
         clean = np.concatenate(pieces)
         slope = rng.normal(0, 5) * np.linspace(-1, 1, self.bands)  # coloured noise
-        noise = slope - rng.uniform(*self.noise) + rng.normal(0, 2, clean.shape)
+        noise = (
+            slope
+            - rng.uniform(self.min_snr, self.max_snr)
+            + rng.normal(0, 2, clean.shape)
+        )
         mixed = 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
         if changes is None:
             return mixed
@@ -265,7 +276,7 @@ class UtteranceBatches(EndlessBatches):
 
 def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Returns the spectrogram [T, M] of a recording, with almost no noise added."""
-    mixing = dataclasses.replace(mixing, pause=0.0, noise=(80.0, 80.0))
+    mixing = dataclasses.replace(mixing, pause=0.0, min_snr=80.0, max_snr=80.0)
     return mixing.spectrogram(parts, np.random.default_rng(0), distort=False)
 
 

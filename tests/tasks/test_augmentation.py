@@ -9,7 +9,9 @@ from tasks.speech import digits, features
 from tasks.speech.utterances import Mixing
 
 M, T = 7, 23
-PLAIN = Mixing(bands=M, cepstra=11, pause=0.2, noise=(10, 20), warp=0.0, speed=0.0)
+PLAIN = Mixing(
+    bands=M, cepstra=11, pause=0.2, min_snr=10, max_snr=20, warp=0.0, speed=0.0
+)
 STRENGTHS = {
     "warp": {"warp": 0.3},
     "speed": {"speed": 0.3},

@@ -17,7 +17,9 @@ from tasks.speech import audio, digits, espeak, features, utterances
 from tasks.speech import sources as speech_data
 from tasks.speech.utterances import Characters, DigitStrings, Mixing, UtteranceBatches
 
-MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=0.2)
+MIXING = Mixing(
+    bands=7, cepstra=11, pause=0.2, min_snr=10, max_snr=20, warp=0.1, speed=0.2
+)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +158,7 @@ def test_held_out_utterance_i_does_not_depend_on_their_number(strings):
 
 def test_pauses_have_the_noise_and_digits_the_signal():
     parts = [np.eye(11)[:1].repeat(9, 0) * 30.0]
-    mixing = dataclasses.replace(MIXING, pause=1.0, noise=(30, 30))
+    mixing = dataclasses.replace(MIXING, pause=1.0, min_snr=30, max_snr=30)
     clean = mixing.spectrogram(parts, np.random.default_rng(1), distort=False)
     loud = clean.mean(1) > -15
     assert loud.sum() == 9 and np.diff(np.flatnonzero(loud)).max() == 1
