@@ -66,18 +66,14 @@ class PolicyLoss(Fields):
 
 
 class Environment(NamedTuple):
-    """A single environment, as pure functions.
+    """A single environment, as pure functions."""
 
-    Attributes:
-        reset: `reset(rng) -> (state, observation)`.
-        step: `step(state, action, rng) -> (state, observation, reward, done)`; reward
-            is a float scalar, done a bool scalar. No value is expected after `done`.
-        actions: A.
-    """
-
+    # `reset(rng) -> (state, observation)`
     reset: Callable[[jax.Array], tuple[Any, Any]]
+    # `step(state, action, rng) -> (state, observation, reward, done)`; reward is
+    # a float scalar, done a bool scalar. No value is expected after `done`.
     step: Callable[..., tuple[Any, Any, jax.Array, jax.Array]]
-    actions: int
+    actions: int  # A
 
 
 class Policy(Protocol):
@@ -97,25 +93,15 @@ class Policy(Protocol):
 
 
 class Rollout(NamedTuple):
-    """Steps of B environments.
+    """Steps of B environments."""
 
-    Attributes:
-        observation: [B, T, ...] before the action.
-        action: int32 [B, T].
-        reward: [B, T], of the environment.
-        done: bool [B, T], True at the last step of an episode.
-        following: [B, T, ...] observation after the action, before a reset.
-        log_probability: [B, T], of the action.
-        value: [B, T], expected by the policy.
-    """
-
-    observation: Any
-    action: jax.Array
-    reward: jax.Array
-    done: jax.Array
-    following: Any
-    log_probability: jax.Array
-    value: jax.Array
+    observation: Any  # [B, T, ...] before the action
+    action: jax.Array  # int32 [B, T]
+    reward: jax.Array  # [B, T], of the environment
+    done: jax.Array  # bool [B, T], True at the last step of an episode
+    following: Any  # [B, T, ...] observation after the action, before a reset
+    log_probability: jax.Array  # [B, T], of the action
+    value: jax.Array  # [B, T], expected by the policy
 
 
 class Running(NamedTuple):
@@ -127,16 +113,12 @@ class Running(NamedTuple):
 
 
 class Auxiliary(NamedTuple):
-    """A reward and a loss that a module makes of a rollout.
+    """A reward and a loss that a module makes of a rollout."""
 
-    Attributes:
-        init: `init(rng, observation [B, ...]) -> params`.
-        apply: `apply(params, rollout) -> (reward [B, T], loss [B, T], metrics)`. The
-            reward is added to that of the environment without a gradient; the loss is
-            added to that of the policy; metrics are {name: (sum, count)}.
-    """
-
-    init: Callable[[jax.Array, Any], Any]
+    init: Callable[[jax.Array, Any], Any]  # `init(rng, observation [B, ...]) -> params`
+    # `apply(params, rollout) -> (reward [B, T], loss [B, T], metrics)`. The
+    # reward is added to that of the environment without a gradient; the loss is
+    # added to that of the policy; metrics are {name: (sum, count)}.
     apply: Callable[[Any, Rollout], tuple[jax.Array, jax.Array, Metrics]]
 
 

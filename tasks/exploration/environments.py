@@ -232,16 +232,11 @@ class Television:
     step, whatever the action; with "room", the same, but the screen is dark outside of
     the first room; with "remote", when the agent takes its last action (Burda et al.,
     2019, section 5).
-
-    Attributes:
-        inner: the environment.
-        kind: one of `TELEVISIONS`; "none" for a dark screen.
-        rows: S.
     """
 
-    inner: Rooms | MiniGrid
-    kind: str = "none"
-    rows: int = 5
+    inner: Rooms | MiniGrid  # the environment
+    kind: str = "none"  # one of `TELEVISIONS`; "none" for a dark screen
+    rows: int = 5  # S
 
     @property
     def actions(self) -> tuple[str, ...]:

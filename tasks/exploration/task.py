@@ -108,15 +108,10 @@ class ExplorationConfig(ModelConfig):
 
 @flax.struct.dataclass
 class Episodes:
-    """Episodes by their seeds.
+    """Episodes by their seeds."""
 
-    Attributes:
-        seed: uint32 [..., 2].
-        environment: name of the environment.
-    """
-
-    seed: np.ndarray
-    environment: str = flax.struct.field(pytree_node=False)
+    seed: np.ndarray  # uint32 [..., 2]
+    environment: str = flax.struct.field(pytree_node=False)  # name of the environment
 
 
 class Explorer(PolicyGradient):

@@ -47,16 +47,11 @@ _SIZE = 32  # of a font, in pixels
 
 
 class Characters(NamedTuple):
-    """Classes of one split.
+    """Classes of one split."""
 
-    Attributes:
-        images: uint8 [characters, E, I, I], bright on black.
-        names: the script and name of each character.
-        classes: int [classes, 2], the number of a character and its quarter turns.
-    """
-
-    images: np.ndarray
-    names: Sequence[str]
+    images: np.ndarray  # uint8 [characters, E, I, I], bright on black
+    names: Sequence[str]  # the script and name of each character
+    # int [classes, 2], the number of a character and its quarter turns
     classes: np.ndarray
 
 

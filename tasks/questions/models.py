@@ -112,17 +112,11 @@ _BATCH = 200  # questions evaluated at a time
 
 
 class Outputs(NamedTuple):
-    """Outputs of R models for Q questions.
+    """Outputs of R models for Q questions."""
 
-    Attributes:
-        losses: float [R, Q] cross-entropy of the answers.
-        correct: bool [R, Q].
-        top: int [R, Q, K], slot of the maximum weight of each hop.
-    """
-
-    losses: np.ndarray
-    correct: np.ndarray
-    top: np.ndarray
+    losses: np.ndarray  # float [R, Q] cross-entropy of the answers
+    correct: np.ndarray  # bool [R, Q]
+    top: np.ndarray  # int [R, Q, K], slot of the maximum weight of each hop
 
 
 class QuestionModels:

@@ -75,17 +75,11 @@ class TaskQuestions(NamedTuple):
 
 
 class Story(NamedTuple):
-    """A story that ends in a question.
+    """A story that ends in a question."""
 
-    Attributes:
-        task: number of the task whose models answer.
-        repeat: number of the model that answers, from 1.
-        lines: statements and questions.
-    """
-
-    task: int
-    repeat: int
-    lines: Sequence[Line]
+    task: int  # number of the task whose models answer
+    repeat: int  # number of the model that answers, from 1
+    lines: Sequence[Line]  # statements and questions
 
 
 class QuestionFields(Fields):

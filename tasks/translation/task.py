@@ -50,21 +50,13 @@ _BLANK = {"source": np.ones((1, 2), np.int32), "target": np.ones((1, 2), np.int3
 
 
 class Sentence(NamedTuple):
-    """A sentence to translate.
+    """A sentence to translate."""
 
-    Attributes:
-        source: its text.
-        reference: its translation; "" for an input line.
-        ids: token ids of the source.
-        seed: seed of samples; None unless it is an input line.
-        cut: number of pieces that are cut off.
-    """
-
-    source: str
-    reference: str
-    ids: list[int]
-    seed: int | None = None
-    cut: int = 0
+    source: str  # its text
+    reference: str  # its translation; "" for an input line
+    ids: list[int]  # token ids of the source
+    seed: int | None = None  # seed of samples; None unless it is an input line
+    cut: int = 0  # number of pieces that are cut off
 
 
 class Translated(NamedTuple):

@@ -20,15 +20,10 @@ STATES, LENGTH = 10, 10
 
 
 class MDP(NamedTuple):
-    """A Markov decision process.
+    """A Markov decision process."""
 
-    Attributes:
-        mean: [S, K] mean rewards.
-        chances: [S, K, S] of the next state.
-    """
-
-    mean: jax.Array
-    chances: jax.Array
+    mean: jax.Array  # [S, K] mean rewards
+    chances: jax.Array  # [S, K, S] of the next state
 
 
 @functools.cache

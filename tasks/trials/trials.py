@@ -21,35 +21,25 @@ from tasks.common.policy import Environment, step_keys
 
 
 class Family(NamedTuple):
-    """A distribution over problems, as pure functions of single problems.
+    """A distribution over problems, as pure functions of single problems."""
 
-    Attributes:
-        sample: `sample(rng) -> problem`.
-        step: `step(problem, state, action, rng) -> (state, reward)`.
-        observe: `observe(state) -> [C]`.
-        actions: K.
-        length: steps of an episode; each starts in state 0.
-    """
-
-    sample: Callable[[jax.Array], Any]
+    sample: Callable[[jax.Array], Any]  # `sample(rng) -> problem`
+    # `step(problem, state, action, rng) -> (state, reward)`
     step: Callable[..., tuple[jax.Array, jax.Array]]
-    observe: Callable[[jax.Array], jax.Array]
-    actions: int
-    length: int
+    observe: Callable[[jax.Array], jax.Array]  # `observe(state) -> [C]`
+    actions: int  # K
+    length: int  # steps of an episode; each starts in state 0
 
 
 class Strategy(NamedTuple):
-    """A fixed way to act in a trial, as pure functions of single trials.
+    """A fixed way to act in a trial, as pure functions of single trials."""
 
-    Attributes:
-        start: `start(problem, rng) -> memory`; only an oracle reads the problem.
-        act: `act(memory, state, t, rng) -> action` of step t, from 0.
-        learn: `learn(memory, t, state, action, reward, following, rng) -> memory`, with
-            the state after the action.
-    """
-
+    # `start(problem, rng) -> memory`; only an oracle reads the problem
     start: Callable[..., Any]
+    # `act(memory, state, t, rng) -> action` of step t, from 0
     act: Callable[..., jax.Array]
+    # `learn(memory, t, state, action, reward, following, rng) -> memory`, with
+    # the state after the action
     learn: Callable[..., Any] = lambda memory, *_: memory
 
 
