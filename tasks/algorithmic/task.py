@@ -43,15 +43,11 @@ _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
 class AlgorithmicData(Fields):
     """`config.data`: generated sequences."""
 
-    # The task.
-    kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"
-    # Minimum size of a sequence in training.
-    min_size: Annotated[int, _SIZE] = 1
-    # Maximum size of a sequence in training.
-    max_size: Annotated[int, _SIZE] = 20
+    kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"  # the task
+    min_size: Annotated[int, _SIZE] = 1  # minimum size of a sequence in training
+    max_size: Annotated[int, _SIZE] = 20  # maximum size of a sequence in training
     buckets: Annotated[int, SHAPES] = 4  # a batch has sequences of similar sizes
-    # Sequences per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    batch_size: Annotated[int, BATCH] = 32  # sequences per batch
 
     def __post_init__(self):
         algorithmic.batches(**vars(self), seed=0)  # checks its arguments
@@ -60,8 +56,7 @@ class AlgorithmicData(Fields):
 class AlgorithmicEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Sizes of the sequences.
-    sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)
+    sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)  # sizes of the sequences
     sequences: Annotated[int, BATCH] = 200  # per size
     checkpoint: str = "best"  # later steps can undo what was learned
 

@@ -57,10 +57,8 @@ _OBJECTS = Range(2, 9, whole=True)
 class CaptionedFiles(Fields):
     """Captions, a JSON file, and the folder of the images that it names."""
 
-    # JSON file with the captions; empty for none.
-    captions: str = ""
-    # Folder of the images.
-    images: str = ""
+    captions: str = ""  # JSON file with the captions; empty for none
+    images: str = ""  # folder of the images
 
 
 class SplitFiles(Fields):
@@ -74,15 +72,12 @@ class SplitFiles(Fields):
 class CaptioningData(Fields):
     """`config.data`: captioned images."""
 
-    # Generated scenes, or `files`.
-    source: Literal["scenes", "files"] = "scenes"
-    # Treatment of damaged images.
-    damaged: user_files.Damaged = user_files.REFUSE
+    source: Literal["scenes", "files"] = "scenes"  # generated scenes, or `files`
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     groups: tuple[str, ...] = ("animal-", "food-", "person-role")  # of OpenMoji
     size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
     min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene
-    # Maximum number of drawings per scene.
-    max_objects: Annotated[int, _OBJECTS] = 3
+    max_objects: Annotated[int, _OBJECTS] = 3  # maximum number of drawings per scene
     references: Annotated[int, Range(1, 24, whole=True)] = 4  # captions per image
     scenes: Annotated[int, EXAMPLES] = 4000  # for training, if the encoder reads maps
     vocab_size: Annotated[int, VOCABULARY] = 1000  # maximum number of words
@@ -119,14 +114,10 @@ class CaptioningLoss(reinforce.Weights):
 class CaptioningEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Number of images.
-    images: Annotated[int, EXAMPLES] = 500
-    # Images per batch.
-    batch_size: Annotated[int, BATCH] = 100
-    # Beam size.
-    beam: Annotated[int, BEAM] = 3
-    # Exponent of the length penalty.
-    alpha: Annotated[float, ALPHA] = 0.0
+    images: Annotated[int, EXAMPLES] = 500  # number of images
+    batch_size: Annotated[int, BATCH] = 100  # images per batch
+    beam: Annotated[int, BEAM] = 3  # beam size
+    alpha: Annotated[float, ALPHA] = 0.0  # exponent of the length penalty
 
 
 class CaptioningConfig(ModelConfig):

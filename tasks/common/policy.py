@@ -57,10 +57,8 @@ class PolicyLoss(Fields):
     trace: Annotated[float, PROBABILITY] = 0.95  # lambda of GAE
     epochs: Annotated[int, LAYERS] = 1  # 1 for A2C; of PPO, optimizer steps per update
     clip: Annotated[float, POSITIVE] = 0.2  # c; has no effect in the first epoch
-    # Weight of the loss of the value.
-    value: Annotated[float, WEIGHT] = 0.5
-    # Weight of the entropy of the policy.
-    entropy: Annotated[float, WEIGHT] = 0.01
+    value: Annotated[float, WEIGHT] = 0.5  # weight of the loss of the value
+    entropy: Annotated[float, WEIGHT] = 0.01  # weight of the entropy of the policy
     reward: Annotated[float, WEIGHT] = 1.0  # of the environment; 0 for curiosity alone
     normalize: bool = True  # advantages, to mean 0 and variance 1 in the batch
 

@@ -94,8 +94,7 @@ class CuriosityLoss(policy.PolicyLoss):
 class ExplorationEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Number of episodes.
-    episodes: Annotated[int, EXAMPLES] = 64
+    episodes: Annotated[int, EXAMPLES] = 64  # number of episodes
 
 
 class ExplorationConfig(ModelConfig):

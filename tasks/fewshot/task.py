@@ -55,8 +55,7 @@ class FewShotData(Fields):
     rotations: bool = True  # whether a turned character is another class
     ways: Annotated[int, Range(2, 1000, whole=True)] = 5  # N
     shots: Annotated[int, _SHOTS] = 5  # maximum K in training
-    # Episodes per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    batch_size: Annotated[int, BATCH] = 32  # episodes per batch
 
     def __post_init__(self):
         if self.source != "folder":

@@ -82,14 +82,11 @@ class Noise(NamedTuple):
 class ImageData(Fields):
     """`config.data`: labelled images."""
 
-    # Images and their classes.
-    source: Annotated[str, Choice(SOURCES)] = "openmoji"
+    source: Annotated[str, Choice(SOURCES)] = "openmoji"  # images and their classes
     groups: tuple[str, ...] = ()  # of OpenMoji, one class each; empty for all
     folder: str = ""  # one subfolder of images per class
-    # Treatment of damaged images.
-    damaged: user_files.Damaged = user_files.REFUSE
-    # Images per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
+    batch_size: Annotated[int, BATCH] = 32  # images per batch
 
     def __post_init__(self):
         if self.source != "folder":
@@ -120,15 +117,13 @@ class AttentionSizes(Fields):
 class AdversarialConfig(Config):
     """The config of a generator and a discriminator."""
 
-    # Class of the generator.
-    architecture: Annotated[type, checks.MODEL]
+    architecture: Annotated[type, checks.MODEL]  # class of the generator
     # Class of the discriminator.
     discriminator_architecture: Annotated[type, checks.MODEL]
     model: ConfigDict
     attention: AttentionSizes = AttentionSizes()
     latent_size: Annotated[int, SIZE] = 128  # Z; the paper's
-    # Adversarial loss.
-    loss: Annotated[str, Choice(adversarial.LOSSES)] = "hinge"
+    loss: Annotated[str, Choice(adversarial.LOSSES)] = "hinge"  # adversarial loss
     generator: ConfigDict  # an optimizer, like the next
     discriminator: ConfigDict
     # Decay of the generator's moving average.

@@ -53,8 +53,7 @@ class AgreementData(Fields):
     language: Annotated[str, Choice(agreement.LANGUAGES)] = "agreement"
     # Attractors of a noun, or pairs of brackets, at most.
     size: Annotated[int, _SIZE] = 4
-    # Sentences per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    batch_size: Annotated[int, BATCH] = 32  # sentences per batch
 
 
 class AgreementEvaluation(EvaluationConfig):

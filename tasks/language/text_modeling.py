@@ -68,13 +68,10 @@ class Truncated(Supervised):
 class TextModelingData(Fields):
     """`config.data`: running text."""
 
-    # The text.
-    source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"
+    source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"  # the text
     files: Files = Files()
-    # The last ones.
-    train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000
-    # Unit of a token.
-    pieces: Literal["word", "unigram", "char"] = "word"
+    train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000  # the last ones
+    pieces: Literal["word", "unigram", "char"] = "word"  # unit of a token
     # Maximum number of tokens.
     vocab_size: Annotated[int, VOCABULARY] = 5000  # 10,000 in the paper
     tokens: Annotated[int, SIZE] = 32  # sequence length

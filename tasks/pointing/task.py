@@ -62,12 +62,10 @@ _END = 0  # pointer that ends, starts and pads an answer
 class PointingData(Fields):
     """`config.data`: generated instances."""
 
-    # The task.
-    kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"
+    kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"  # the task
     # Minimum size of an instance in training.
     min_size: Annotated[int, _INPUTS] = 10  # inputs
-    # Maximum size of an instance in training.
-    max_size: Annotated[int, _INPUTS] = 10
+    max_size: Annotated[int, _INPUTS] = 10  # maximum size of an instance in training
     buckets: Annotated[int, SHAPES] = 1  # batch shapes; each costs a compilation
     # Instances per batch.
     batch_size: Annotated[int, BATCH] = 128  # the paper's

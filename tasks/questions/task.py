@@ -85,8 +85,7 @@ class Story(NamedTuple):
 class QuestionFields(Fields):
     """`config.data`: stories."""
 
-    # Generated stories, or `files`.
-    source: Literal["generated", "files"] = "generated"
+    source: Literal["generated", "files"] = "generated"  # generated stories, or `files`
     # Numbers of the tasks.
     tasks: Annotated[tuple[int, ...], _TASK.each()] = tuple(range(1, 21))
     # A model for each task, or one for all.
@@ -112,8 +111,7 @@ class QuestionFields(Fields):
 class QuestionLoss(Fields):
     """`config.loss`."""
 
-    # At most; exactly, in the authors' code.
-    linear_steps: Annotated[int, COUNT] = 0
+    linear_steps: Annotated[int, COUNT] = 0  # at most; exactly, in the authors' code
     supervision: Annotated[float, WEIGHT] = 0.0  # weight of the attention loss
 
 

@@ -49,17 +49,14 @@ _DIM = 0.25  # brightness of a pixel outside of all patches
 class RecognitionData(Fields):
     """`config.data`: images on canvases."""
 
-    # Images of digits.
-    source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"
+    source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"  # images of digits
     # Rows and columns of a canvas.
     side: Annotated[int, Range(recognition.SIDE, 1000, whole=True)] = recognition.SIDE
     clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
     objects: Annotated[int, LAYERS] = 1  # maximum on a canvas
-    # Minimum number of objects on a canvas.
-    min_objects: Annotated[int, LAYERS] = 1
+    min_objects: Annotated[int, LAYERS] = 1  # minimum number of objects on a canvas
     answer: Literal["objects", "sum"] = "objects"  # from left to right, then a stop
-    # Canvases per batch.
-    batch_size: Annotated[int, BATCH] = 128
+    batch_size: Annotated[int, BATCH] = 128  # canvases per batch
 
     def __post_init__(self):
         ordered(self, "min_objects", "objects", "data")

@@ -49,8 +49,7 @@ class SentenceData(Fields):
     # Maximum number of words.
     vocab_size: Annotated[int, VOCABULARY] = 5000
     max_length: Annotated[int, SIZE] = 48  # words; longer texts are truncated
-    # Sentences or pairs per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    batch_size: Annotated[int, BATCH] = 32  # sentences or pairs per batch
 
     def __post_init__(self):
         if self.source != "files":

@@ -24,10 +24,8 @@ _WORDS = Range(1, 100, whole=True)
 class SpeechData(Mixing):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
-    # The recordings.
-    source: Literal["digits", "tones", "espeak", "files"] = "digits"
-    # Treatment of damaged recordings.
-    damaged: user_files.Damaged = user_files.REFUSE
+    source: Literal["digits", "tones", "espeak", "files"] = "digits"  # the recordings
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged recordings
     files: Files = Files()
     # Of the four that can be held out.
     test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
@@ -38,8 +36,7 @@ class SpeechData(Mixing):
     # Of each band.
     normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
     one_voice: bool = False  # whether one voice speaks a whole training string
-    # Recordings per batch.
-    batch_size: Annotated[int, BATCH] = 32
+    batch_size: Annotated[int, BATCH] = 32  # recordings per batch
 
     def __post_init__(self):
         ordered(self, "min_words", "max_words", "data")

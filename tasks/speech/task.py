@@ -55,25 +55,20 @@ _FRAMES = 1024  # of an utterance that shows the positions of the attention
 class ListeningLoss(Fields):
     """`config.loss`."""
 
-    # Label smoothing.
-    smoothing: Annotated[float, FRACTION] = 0.1
+    smoothing: Annotated[float, FRACTION] = 0.1  # label smoothing
 
 
 class ListeningEvaluation(EvaluationConfig):
     """`config.evaluation`; `alpha` 1 with `offset` 0 divides by the length."""
 
-    # Number of utterances.
-    utterances: Annotated[int, EXAMPLES] = 300
+    utterances: Annotated[int, EXAMPLES] = 300  # number of utterances
     # Groups of further lengths.
     words: Annotated[tuple[int, ...], Range(1, 100, whole=True).each()] = (10, 15)
-    # Utterances per batch.
-    batch_size: Annotated[int, BATCH] = 50
+    batch_size: Annotated[int, BATCH] = 50  # utterances per batch
     # Beam size.
     beam: Annotated[int, BEAM] = 8  # 32 in the paper
-    # Exponent of the length penalty.
-    alpha: Annotated[float, ALPHA] = 1.0
-    # Added to the length in the length penalty.
-    offset: Annotated[float, OFFSET] = 0.0
+    alpha: Annotated[float, ALPHA] = 1.0  # exponent of the length penalty
+    offset: Annotated[float, OFFSET] = 0.0  # added to the length in the length penalty
     language_model: str = ""  # a run of lstmn_text:digits, or none
     language_model_weight: Annotated[float, WEIGHT] = 0.008  # lambda of the paper
     checkpoint: str = "best"

@@ -108,8 +108,7 @@ class Mixing(Fields):
     rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
     pause: Annotated[float, Range(0, 60)] = 0.3  # seconds, before and after each part
     min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
-    # dB, maximum ratio of signal to noise.
-    max_snr: Annotated[float, _SNR] = 40.0
+    max_snr: Annotated[float, _SNR] = 40.0  # dB, maximum ratio of signal to noise
     # Maximum change of the mel axis (vocal tract length).
     warp: Annotated[float, Range(0, 0.5)] = 0.1
     speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum change

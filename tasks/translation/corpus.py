@@ -38,19 +38,15 @@ class TranslationData(Fields):
     extra_corpora: tuple[str, ...] = ()  # more training corpora
     files: Files = Files()
     split_seed: Annotated[int, SEED] = 0  # chooses the held-out components
-    # ISO 639 code.
-    source_language: str = "en"
-    # ISO 639 code.
-    target_language: str = "de"
+    source_language: str = "en"  # ISO 639 code
+    target_language: str = "de"  # ISO 639 code
     min_words: Annotated[int, _WORDS] = 3  # of the source, in evaluation
-    # Maximum number of words of either side.
-    max_words: Annotated[int, _WORDS] = 40
+    max_words: Annotated[int, _WORDS] = 40  # maximum number of words of either side
     # User-interface labels teach vocabulary.
     train_min_words: Annotated[int, _WORDS] = 1
     # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
     made_up_names: Annotated[float, PROBABILITY] = 0.4
-    # Number of subwords.
-    vocab_size: Annotated[int, VOCABULARY] = 4000
+    vocab_size: Annotated[int, VOCABULARY] = 4000  # number of subwords
     # To sample from; 1 for no subword regularisation.
     segmentations: Annotated[int, Range(1, 512, whole=True)] = 1
     # Kudo (2018), section 3.3; 0 is uniform.
@@ -60,8 +56,7 @@ class TranslationData(Fields):
     tokens: Annotated[int, Range(1, 10**9, whole=True)] = 1024
     pack: bool = True  # several sentences per row: little padding
     max_shapes: Annotated[int, SHAPES] = 3  # batch shapes; each costs a compilation
-    # A multiple of devices x accumulate.
-    batch_size_multiple: Annotated[int, SIZE] = 8
+    batch_size_multiple: Annotated[int, SIZE] = 8  # a multiple of devices x accumulate
 
     def __post_init__(self):
         languages = self.source_language, self.target_language

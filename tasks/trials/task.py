@@ -52,8 +52,7 @@ PROBLEMS = {"bandit": (bandits, bandit_strategies), "mdp": (mdps, mdp_strategies
 class TrialData(Fields):
     """`config.data`: trials."""
 
-    # Bandits, or tabular MDPs.
-    problem: Literal["bandit", "mdp"] = "bandit"
+    problem: Literal["bandit", "mdp"] = "bandit"  # bandits, or tabular MDPs
     episodes: Annotated[int, SIZE] = 10  # N; of a bandit, pulls
     actions: Annotated[int, SIZE] = 5  # K, arms of a bandit
     batch_size: Annotated[int, BATCH] = 100  # trials of an update
@@ -62,8 +61,7 @@ class TrialData(Fields):
 class TrialEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Number of trials.
-    trials: Annotated[int, EXAMPLES] = 1000
+    trials: Annotated[int, EXAMPLES] = 1000  # number of trials
 
 
 class TrialConfig(ModelConfig):

@@ -46,12 +46,9 @@ from training.task import Evaluation, NoOptions, Prediction, Task
 class VisualFiles(Fields):
     """Questions and annotations, JSON files, and the folder of the images."""
 
-    # JSON file of questions; empty for none.
-    questions: str = ""
-    # JSON file of annotations; empty for none.
-    annotations: str = ""
-    # Folder of the images.
-    images: str = ""
+    questions: str = ""  # JSON file of questions; empty for none
+    annotations: str = ""  # JSON file of annotations; empty for none
+    images: str = ""  # folder of the images
 
 
 class SplitFiles(Fields):
@@ -65,13 +62,11 @@ class SplitFiles(Fields):
 class VisualFields(Fields):
     """`config.data`: questions about images."""
 
-    # Images and questions.
-    source: Annotated[str, Choice(visual.SOURCES)] = "scenes"
+    source: Annotated[str, Choice(visual.SOURCES)] = "scenes"  # images and questions
     size: Annotated[int, Range(24, 10_000, whole=True)] = 64  # pixels per side
     answers: Annotated[int, SIZE] = 3000  # maximum; the paper's
     max_length: Annotated[int, SIZE] = 12  # words; longer questions are cut
-    # Questions per batch.
-    batch_size: Annotated[int, BATCH] = 64
+    batch_size: Annotated[int, BATCH] = 64  # questions per batch
     files: SplitFiles = SplitFiles()
 
     def __post_init__(self):
