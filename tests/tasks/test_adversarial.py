@@ -300,10 +300,7 @@ def test_fields_out_of_range_are_refused(changes, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"model.spatial_noise": True},
-            "config.latent_size is 7: must be a multiple of the 16 po",
-        ),
+        ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
         ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
     ],
 )

@@ -81,17 +81,9 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
         ({1: "link.png"}, [(1, "a")], "its image 'link.png' is not inside "),
         ({float("nan"): "here.png"}, [], "it has the number NaN"),
         ({1: "here.png"}, [(2, "a")], "a caption of image 2, which is not in images"),
-        (
-            {1: 5},
-            [(1, "a")],
-            "not in the format of MS-COCO, .*a value has another type",
-        ),
+        ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*a value has another typ"),
         ({1: "here.png"}, [(1, "!")], "captions.json': it has no caption for train"),
-        (
-            {1: "here.png"},
-            [(1, None)],
-            "not in the format of MS-COCO, .*a value has another type",
-        ),
+        ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO, .*a value has a"),
     ],
 )
 def test_invalid_caption_files_are_named(tmp_path, images, annotations, message):

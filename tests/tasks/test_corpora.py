@@ -89,21 +89,9 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
                 "libreoffice, files, numbers, reversal or tfds:NAME$"
             ),
         ),
-        (
-            "numbers",
-            ("en", "en"),
-            "source_language is 'en': must differ from config.dat",
-        ),
-        (
-            "numbers",
-            ("en", "fr"),
-            "target_language is 'fr': must be en or de for the co",
-        ),
-        (
-            "reversal",
-            ("", "fr"),
-            "source_language is '': must be a language, such as en",
-        ),
+        ("numbers", ("en", "en"), "source_language is 'en': must differ from config.d"),
+        ("numbers", ("en", "fr"), "target_language is 'fr': must be en or de for the"),
+        ("reversal", ("", "fr"), "source_language is '': must be a language, such as"),
         ("files", LANGUAGES, "files.train is missing: must be SOURCE_FILE,TARGET_FILE"),
     ],
 )

@@ -171,9 +171,7 @@ def test_unknown_environments_are_refused():
     with pytest.raises(UserError, match="^'cave' must be rooms, rooms-N"):
         environments.make("cave", "none", 5, 3, 200)
     if importlib.util.find_spec("xminigrid") is None:
-        with pytest.raises(
-            UserError, match="needs xminigrid: `pip install xminigrid=="
-        ):
+        with pytest.raises(UserError, match="needs xminigrid: `pip install xminigrid="):
             environments.make("MiniGrid-FourRooms", "none", 5, 3, 200)
 
 

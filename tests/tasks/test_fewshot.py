@@ -192,9 +192,7 @@ def test_an_image_is_classified_by_a_folder_and_drawn(task, state, tmp_path):
     with pytest.raises(UserError, match="^has 1 parts: must be a folder of folders"):
         task.parse("nothing", NoOptions())
     folder = line.split("\t")[0]
-    with pytest.raises(
-        UserError, match="has 0 folders with up to 0 images: must have 3"
-    ):
+    with pytest.raises(UserError, match="has 0 folders with up to 0 images: must have"):
         task.parse(
             f"{folder}/A\t{folder}/A/0.png".replace("/A\t", "/none\t"), NoOptions()
         )

@@ -35,10 +35,7 @@ def config(**fields):
             "config.data.max_words is 3: must be at least config.d",
         ),
         ({"data.min_snr": 50.0}, "config.data.max_snr is 40.0: must be at least confi"),
-        (
-            {"data.cepstra": 14},
-            "config.data.cepstra is 14: must be at most 13 with con",
-        ),
+        ({"data.cepstra": 14}, "config.data.cepstra is 14: must be at most 13 with co"),
         (
             {"data.files.train": "a"},
             "config.data.files.train is 'a', but config.data.source is not 'files': "
