@@ -8,13 +8,8 @@ task, as in the paper; the evaluation reports their mean and the best.
 
 With ten models per task, training takes 8 minutes on one core. The best of ten have
 14.8 % errors on average, all models 15.7 %; the paper reports 13.9 %, on the published
-stories. See docs/results/questions.md.
-
-Differs from the authors' code: the learning rate is first halved after 25 epochs, where
-the code halves it at the start of epoch 25; a gradient is clipped by its Frobenius norm
-without the row of nil, where the code clips by the spectral norm with that row; the
-linear start ends when the validation loss stops decreasing, where the code always runs
-all its epochs.
+stories. See docs/results/questions.md; docs/mechanisms/memory-networks.md lists the
+differences from the authors' code.
 
 Variants:
 

@@ -11,9 +11,8 @@ Variants:
 
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
-*   `paper`: the default machine with the paper's optimizer, on a million sequences. The
-    paper does not state its batch size. It sums the loss over a sequence; here the
-    loss is the mean times 84 bits.
+*   `paper`: the default machine with the paper's optimizer, on a million sequences; see
+    configs/_ntm.py. The loss is the mean times 84 bits.
 *   `tiny`: up to five vectors in a minute; 1,000 steps, 0.43 bits per copy of five
     (guessing: 40) and 5.2 of ten (80).
 *   `smoke`: a few steps.

@@ -11,9 +11,8 @@ Variants:
 
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
-*   `paper`: the default machine with the paper's optimizer, on a million sequences. The
-    paper does not state its batch size. It sums the loss over a sequence; here the
-    loss is the mean times 280 bits.
+*   `paper`: the default machine with the paper's optimizer, on a million sequences; see
+    configs/_ntm.py. The loss is the mean times 280 bits.
 *   `smoke`: a few steps.
 """
 

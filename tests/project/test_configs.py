@@ -19,6 +19,7 @@ from smoke import FULL_COMPILATION, ROOT, call, run
 from tracing import leaves, traced
 
 from benchmarks import floors
+from tasks.common.splits import SPLITS
 from training import optimizers
 from training.checks import build_model
 from training.task import create
@@ -186,37 +187,27 @@ ELSEWHERE = {
     f"{group}.decay_steps": {f"{group}.{name}": x for name, x in COSINE.items()}
     for group in ("optimizer", "generator", "discriminator")
 }
-FILES = {
-    f"data.files.{split}.{field}"
-    for split in ("train", "validation", "test")
-    for field in ("captions", "images")
-}
+
+
+def files(*fields):
+    """The fields of a user's files: a path for each split, or several."""
+    endings = [f".{field}" for field in fields] or [""]
+    return {f"data.files.{x}{y}" for x in SPLITS for y in endings}
+
+
+FILES = files("captions", "images")
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
     # A user's recordings, tested in test_listening.py, and the voice of downloaded
     # ones, in test_speech.py.
-    "las_digits": {
-        "data.test_voice",
-        "data.files.train",
-        "data.files.validation",
-        "data.files.test",
-        "data.damaged",
-    },
+    "las_digits": {"data.test_voice", "data.damaged"} | files(),
     # A user's stories, tested in test_question_answering.py.
-    "memory_network_qa": {
-        "data.files.train",
-        "data.files.validation",
-        "data.files.test",
-    },
+    "memory_network_qa": files(),
     # Translators with attention.
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     "sagan": {"evaluation.size"},  # downloaded images
     # A user's questions, tested in test_visual_questions_task.py.
-    "vqa_scenes": {
-        f"data.files.{split}.{field}"
-        for split in ("train", "validation", "test")
-        for field in ("questions", "annotations", "images")
-    },
+    "vqa_scenes": files("questions", "annotations", "images"),
 }
 
 

@@ -1,10 +1,9 @@
 """Stories of a run, generated or a user's, and its vocabularies.
 
 A generated story's split depends on a hash of its statements, so no two splits share
-one. Stories may repeat within a split: task 4 has only 480 different ones. A run
-directory keeps its vocabularies, and copies of a user's stories, in `assets/`.
-
-Differs from the published files: the stories are new, and no two splits share one.
+one, unlike in the published files. Stories may repeat within a split: task 4 has only
+480 different ones. A run directory keeps its vocabularies, and copies of a user's
+stories, in `assets/`.
 """
 
 import dataclasses
