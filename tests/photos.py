@@ -2,9 +2,19 @@
 
 import json
 
+import numpy as np
 from PIL import Image
 
 from configs.captioning import get_config
+from tasks.captioning.scenes import Scene
+
+SCENE = Scene(
+    compose=lambda: np.zeros((12, 12, 3), np.uint8),
+    names=("cat face", "dog"),
+    cells=("on the left", "at the top"),
+    boxes=np.array([(4, 0, 8, 4), (0, 4, 4, 8)]),
+    captions=("cat face on the left and dog at the top",),
+)
 
 
 def written(folder, images, annotations, name="captions.json"):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from photos import files, written
+from photos import SCENE, files, written
 from PIL import Image
 from translators import quick_jit
 
@@ -26,7 +26,6 @@ from models.captioner import ShowAttendTell
 from tasks.captioning import captions, inputs, scenes
 from tasks.captioning import task as captioning
 from tasks.captioning.inputs import CaptionData
-from tasks.captioning.scenes import Scene
 from tasks.captioning.task import Captioning, Details
 from tasks.common.vocabulary import EOS, train_vocabulary
 from training import evaluate, optimizers
@@ -393,18 +392,6 @@ def test_coverage_above_and_below_one_is_penalised():
 
 
 # --- metrics
-
-
-def scene(names, cells, boxes):
-    parts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
-    captions_ = (f"{', '.join(parts[:-1])} and {parts[-1]}",)
-    image = np.zeros((12, 12, 3), np.uint8)
-    return Scene(lambda: image, names, cells, np.array(boxes), captions_)
-
-
-SCENE = scene(
-    ("cat face", "dog"), ("on the left", "at the top"), [(4, 0, 8, 4), (0, 4, 4, 8)]
-)
 
 
 def test_mentions_have_a_name_a_cell_and_a_range_of_words():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from photos import SCENE
 
 from tasks.captioning.captions import CaptionedImage
 from tasks.captioning.metrics import (
@@ -11,15 +12,7 @@ from tasks.captioning.metrics import (
     split_scores,
     word_boxes,
 )
-from tasks.captioning.scenes import Scene
 
-SCENE = Scene(
-    compose=lambda: np.zeros((12, 12, 3), np.uint8),
-    names=("cat face", "dog"),
-    cells=("on the left", "at the top"),
-    boxes=np.array([(4, 0, 8, 4), (0, 4, 4, 8)]),
-    captions=("cat face on the left and dog at the top",),
-)
 RIGHT = "dog at the top and cat face on the left".split()
 
 

@@ -18,10 +18,11 @@ from attention.alignments import update_baseline
 from base import storage
 from base.errors import UserError
 from base.records import DrawRecord, records_of
-from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
+from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt, transformer_nmt
 from configs.transformer_nmt import get_config
 from generation import Generator, Search
 from generation.options import SamplingOptions, TranslationOptions
+from tasks.common.batches import pad
 from tasks.common.vocabulary import EOS, UNK
 from tasks.translation import corpus
 from tasks.translation.corpus import TextAssets
@@ -67,8 +68,8 @@ def fitted(workdir):
     task = make(workdir, model__dropout=0.0, loss__smoothing=0.0)
     sources, targets = (texts[:5] for texts in task.assets.pairs("test"))
     batch = {
-        "source": padded([task.vocabulary.encode(text) for text in sources]),
-        "target": padded([task.vocabulary.encode(text) for text in targets]),
+        "source": pad([task.vocabulary.encode(text) for text in sources]),
+        "target": pad([task.vocabulary.encode(text) for text in targets]),
     }
     optimizer = optax.adam(3e-3)
     state = task.objective.init(jax.random.key(1))
@@ -79,17 +80,12 @@ def fitted(workdir):
     return task, state, sources, targets
 
 
-def padded(sentences):
-    width = max(map(len, sentences))
-    return np.array([ids + [0] * (width - len(ids)) for ids in sentences], np.int32)
-
-
 def test_perplexity_equals_a_loop_over_all_tokens(task, state):
     sources, references = task.assets.pairs("validation")
     targets = [task.vocabulary.encode(text) for text in references]
     batch = {
-        "source": padded([task.vocabulary.encode(text) for text in sources]),
-        "target": padded(targets),
+        "source": pad([task.vocabulary.encode(text) for text in sources]),
+        "target": pad(targets),
     }
     forward = jax.jit(functools.partial(task.model.apply, train=False))
     log_probs = np.array(
@@ -141,8 +137,8 @@ def test_filler_rows_and_padding_do_not_change_a_step(workdir):
     task = make(workdir, model__dropout=0.0)
     state = task.objective.init(jax.random.key(2))
     batch = {
-        "source": padded([[5, 6, 7, EOS], [8, EOS]]),
-        "target": padded([[9, EOS], [5, 4, 6, EOS]]),
+        "source": pad([[5, 6, 7, EOS], [8, EOS]]),
+        "target": pad([[9, EOS], [5, 4, 6, EOS]]),
     }
     wider = {name: np.pad(ids, ((0, 3), (0, 5))) for name, ids in batch.items()}
     step = jax.jit(task.objective.step)
@@ -251,25 +247,45 @@ def test_figures_show_every_layer(fitted, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("config", "field", "value", "message"),
     [
-        ("optimizer__accumulate", 3, "config.optimizer.accumulate is 3: must be a div"),
         (
+            transformer_nmt,
+            "optimizer__accumulate",
+            3,
+            "config.optimizer.accumulate is 3: must be a div",
+        ),
+        (
+            transformer_nmt,
             "data__tokens",
             7,
-            (
-                "config.data.tokens is 7: must be at least "
-                "config.data.batch_size_multiple"
-            ),
+            "config.data.tokens is 7: must be at least config.data.ba",
         ),
-        ("model__heads", 3, "config.model.heads is 3: must be a divisor of d_model"),
-        ("model__norm", "nrom", "config.model.norm is 'nrom': must be one of post"),
-        ("model__cross_score", "location", "one sentence per row, config.data.pack=fa"),
-        ("model__dtype", "float23", "float23"),
+        (
+            transformer_nmt,
+            "model__heads",
+            3,
+            "config.model.heads is 3: must be a divisor of d_model",
+        ),
+        (
+            transformer_nmt,
+            "model__norm",
+            "nrom",
+            "config.model.norm is 'nrom': must be one of post",
+        ),
+        (
+            transformer_nmt,
+            "model__cross_score",
+            "location",
+            "one sentence per row, config.data.pack=fa",
+        ),
+        (transformer_nmt, "model__dtype", "float23", "float23"),
+        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence per row"),
+        (luong_nmt, "data__pack", True, "config.data.pack is True: must be false"),
     ],
 )
-def test_invalid_values_are_reported_before_data_is_read(field, value, message):
-    config = changed(get_config("smoke"), {field: value})
+def test_invalid_values_are_reported_before_data_is_read(config, field, value, message):
+    config = changed(config.get_config("smoke"), {field: value})
     with pytest.raises(UserError, match=message) as error:
         configuration.check(config, Task)
     assert "\n" not in str(error.value)
@@ -293,20 +309,6 @@ def test_rows_of_the_reversal_toy_are_one_piece_per_letter_and_eos(config, tmp_p
             filled = ids[ids.any(axis=1)]
             assert filled.shape == (len(filled), 17) and len(filled) > 50
             assert (filled[:, -1] == EOS).all() and (filled != UNK).all()
-
-
-@pytest.mark.parametrize(
-    ("config", "field", "value", "message"),
-    [
-        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence per row"),
-        (luong_nmt, "data__pack", True, "config.data.pack is True: must be false"),
-    ],
-)
-def test_invalid_values_of_recurrent_models_are_reported(config, field, value, message):
-    config = changed(config.get_config("smoke"), {field: value})
-    with pytest.raises(UserError, match=message) as error:
-        configuration.check(config, Task)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("alignment", ["local_m", "local_p"])
