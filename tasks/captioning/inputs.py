@@ -31,9 +31,8 @@ from models import efficientnet
 from tasks.captioning import captions, drawings, frozen
 from tasks.captioning.captions import Captioned, CaptionedImage, Photo, PhotoSet
 from tasks.captioning.scenes import Scene, Scenes, novel
-from tasks.common import user_files
 from tasks.common.splits import SPLITS
-from tasks.common.vocabulary import Vocabulary, train_vocabulary
+from tasks.common.vocabulary import Vocabulary
 
 _VOCABULARY_SCENES = 4000  # number of scenes whose captions train the vocabulary
 _NETWORK = "EfficientNet-lite0"
@@ -259,39 +258,3 @@ class CaptionData:
             params, extract = frozen.parameters(), efficientnet.half_maps
             return efficientnet.in_batches(extract, params, images, batch_size=_BATCH)
         return np.stack(images)
-
-
-def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
-    """Returns the data of a run.
-
-    Args:
-        config: a config that `Captioning.check` accepts.
-        folder: folder of the vocabulary.
-        training: read the captions, and build the vocabulary if it is missing;
-            otherwise read only `folder`.
-
-    Raises:
-        UserError: for a file that cannot be read, or captions that have changed since
-            the run began.
-    """
-    path = folder / "vocabulary.model"
-    data = CaptionData(config, left_out=user_files.left_out(folder, training))
-    if not training:
-        data.vocabulary = Vocabulary(path)
-        return data
-    import sacrebleu  # noqa: F401  # if it is missing, say so before training
-
-    texts, fields = data.training_texts(), config.data
-    data.vocabulary = train_vocabulary(texts, fields.vocab_size, path, pieces="word")
-    if fields.source == "files":
-        data.files.write(folder, data.used())
-    lines = data.report()
-    cut = sum(len(text.split()) >= fields.max_length for text in texts)  # EOS is one
-    if lines and cut:
-        lines.append(
-            f"{cut:,} training captions longer than config.data.max_length="
-            f"{fields.max_length} words, the end included, are cut"
-        )
-    if jax.process_index() == 0:
-        print("".join(f"data: {line}\n" for line in lines), file=sys.stderr, end="")
-    return data

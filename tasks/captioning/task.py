@@ -18,6 +18,7 @@ Axes: B images; H heads; S positions of a feature map, row by row; T target step
 
 import dataclasses
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -36,7 +37,6 @@ from figures.strips import Strip, caption_strips
 from generation.options import BeamOptions, NBestOptions
 from generation.search import ALPHA, BEAM, Generator, Hypothesis, Search, array_batches
 from tasks.captioning import captions
-from tasks.captioning import inputs as caption_data
 from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData, check_files
 from tasks.captioning.metrics import split_scores, word_boxes
@@ -44,7 +44,7 @@ from tasks.common import user_files
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.splits import SPLITS, check_split
-from tasks.common.vocabulary import BOS, PAD, UNK
+from tasks.common.vocabulary import BOS, PAD, UNK, Vocabulary, train_vocabulary
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, TrainState
@@ -155,8 +155,30 @@ class Captioning(Task):
     def prepare(
         cls, config: ConfigDict, workdir: Path, *, training: bool
     ) -> CaptionData:
-        """Reads or builds the vocabulary; see `Task`."""
-        return caption_data.prepare(config, Path(workdir) / "assets", training=training)
+        """Reads the captions and builds the vocabulary, or reads the latter alone."""
+        folder = workdir / "assets"
+        path = folder / "vocabulary.model"
+        data = CaptionData(config, left_out=user_files.left_out(folder, training))
+        if not training:
+            data.vocabulary = Vocabulary(path)
+            return data
+        import sacrebleu  # noqa: F401  # if it is missing, say so before training
+
+        texts, fields = data.training_texts(), config.data
+        data.vocabulary = train_vocabulary(texts, fields.vocab_size, path, "word")
+        if fields.source == "files":
+            data.files.write(folder, data.used())
+        lines = data.report()
+        words = fields.max_length - 1  # and EOS
+        cut = sum(len(text.split()) > words for text in texts)
+        if lines and cut:
+            lines.append(
+                f"{cut:,} training captions longer than config.data.max_length="
+                f"{fields.max_length} words, the end included, are cut"
+            )
+        if jax.process_index() == 0:
+            print("".join(f"data: {line}\n" for line in lines), file=sys.stderr, end="")
+        return data
 
     def __init__(
         self, config: ConfigDict, assets: CaptionData, *, axis_name: str | None = None

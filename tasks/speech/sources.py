@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from ml_collections import ConfigDict
 
-from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, FieldError, UserError
+from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, Choice, Range
 from tasks.common import user_files
@@ -135,24 +134,3 @@ class Speech:
         data = self.config.data
         part = audio.cepstra(path, data.cepstra, data.rate)
         return HeldOut(utterances.clean_spectrogram(self.mixing, [part]), "")
-
-
-def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
-    """Returns the utterances of a run, and writes their characters in training.
-
-    Raises:
-        UserError: for a package, a program or a file that is missing.
-    """
-    path = folder / "characters.txt"
-    left_out = user_files.left_out(folder, training)
-    if training:
-        speech = Speech(config, left_out=left_out)
-        asset_files.write(path, speech.characters.characters)
-        if isinstance(speech.source, audio.Files):
-            speech.source.files.write(folder, speech.source.examples())
-        return speech
-    try:
-        text = storage.read_regular(path).decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} cannot be read: {WRITTEN_AGAIN}") from None
-    return Speech(config, Characters(text), left_out)

@@ -25,6 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from base import asset_files, storage
+from base.errors import WRITTEN_AGAIN, UserError
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from figures.attention import AttentionMap, Places
@@ -32,14 +34,14 @@ from generation.options import TranslationOptions
 from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, OFFSET, Generator, Hypothesis, Search
 from generation.search import Batch as SearchBatch
+from tasks.common import user_files
 from tasks.common.batches import Batch
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.text import composed
 from tasks.common.vocabulary import BOS, PAD, UNK
-from tasks.speech import features, rescoring, utterances
+from tasks.speech import audio, features, rescoring, utterances
 from tasks.speech import metrics as speech
-from tasks.speech import sources as speech_data
 from tasks.speech.figures import aligned_spectrogram
 from tasks.speech.rescoring import TranscriptOptions
 from tasks.speech.sources import Speech, SpeechData
@@ -104,9 +106,21 @@ class Listening(Task):
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Speech:
-        """Reads the utterances; see `Task`."""
-        folder = Path(workdir) / "assets"
-        return speech_data.prepare(config, folder, training=training)
+        """Reads the utterances, and writes their characters in training; see `Task`."""
+        folder = workdir / "assets"
+        path = folder / "characters.txt"
+        left_out = user_files.left_out(folder, training)
+        if training:
+            speech = Speech(config, left_out=left_out)
+            asset_files.write(path, speech.characters.characters)
+            if isinstance(speech.source, audio.Files):
+                speech.source.files.write(folder, speech.source.examples())
+            return speech
+        try:
+            text = storage.read_regular(path).decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise UserError(f"{path} cannot be read: {WRITTEN_AGAIN}") from None
+        return Speech(config, Characters(text), left_out)
 
     def __init__(
         self, config: ConfigDict, assets: Speech, *, axis_name: str | None = None

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import jax
 from ml_collections import ConfigDict
 
 from base import asset_files
@@ -21,7 +20,6 @@ from base.fields import Fields, Files, ordered, unread
 from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
-from tasks.common.text_metrics import require_tokenizer
 from tasks.common.vocabulary import Segmentations, Vocabulary, train_vocabulary
 from tasks.translation import parallel_text
 from tasks.translation.batching import TranslationBatches
@@ -232,59 +230,6 @@ def read(data: ConfigDict) -> parallel_text.Corpus:
         files=data.files.to_dict(),
         split_seed=data.split_seed,
     )
-
-
-def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
-    """Returns the assets of a run.
-
-    Args:
-        config: a config that `check` accepts.
-        folder: folder of the assets.
-        training: read the corpus and write missing assets; otherwise read only
-            `folder`.
-
-    Raises:
-        UserError: for a file that cannot be read, a sentence of an evaluation split
-            that is longer than `config.data.max_length`, a missing tokenizer, or data
-            that have changed since the run began.
-    """
-    data = config.data
-    if not training:
-        return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
-    require_tokenizer(data.target_language)
-    corpus, size, max_length = read(data), data.vocab_size, data.max_length
-    vocabulary = write_assets(corpus, folder, vocab_size=size, max_length=max_length)
-    source, target = encode_training(
-        corpus,
-        vocabulary,
-        max_length,
-        nbest=data.segmentations,
-        alpha=data.sampling_alpha,
-    )
-    batches = TranslationBatches(
-        source,
-        target,
-        tokens=data.tokens,
-        max_shapes=data.max_shapes,
-        pack=data.pack,
-        batch_size_multiple=data.batch_size_multiple,
-        seed=config.seed,
-    )
-    if jax.process_index() == 0:
-        lines = str(corpus).splitlines()
-        lines.append(
-            f"{len(corpus.train) - len(source):,} training pairs longer than "
-            f"config.data.max_length={max_length} pieces left out"
-        )
-        print(
-            *(f"data: {line}\n" for line in lines),
-            f"vocabulary: {vocabulary.size} pieces (config.data.vocab_size={size})\n"
-            f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
-            f"{batches.padding():.1%} padding",
-            file=sys.stderr,
-            sep="",
-        )
-    return TextAssets(vocabulary, folder, batches)
 
 
 def examples(

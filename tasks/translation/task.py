@@ -14,6 +14,7 @@ decodes greedily, `evaluate` by beam search.
 Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -37,9 +38,9 @@ from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
-from tasks.common.vocabulary import BOS, EOS, PAD, UNK
+from tasks.common.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from tasks.translation import corpus
-from tasks.translation.batching import eval_batches
+from tasks.translation.batching import TranslationBatches, eval_batches
 from tasks.translation.corpus import TextAssets, TranslationData
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
@@ -115,7 +116,43 @@ class Translation(Task):
         cls, config: ConfigDict, workdir: Path, *, training: bool
     ) -> TextAssets:
         """Reads or builds the vocabulary and the evaluation splits; see `Task`."""
-        return corpus.prepare(config, Path(workdir) / "assets", training=training)
+        folder = workdir / "assets"
+        data = config.data
+        if not training:
+            return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
+        metrics.require_tokenizer(data.target_language)
+        texts, size, max_length = corpus.read(data), data.vocab_size, data.max_length
+        vocabulary = corpus.write_assets(
+            texts, folder, vocab_size=size, max_length=max_length
+        )
+        source, target = corpus.encode_training(
+            texts,
+            vocabulary,
+            max_length,
+            nbest=data.segmentations,
+            alpha=data.sampling_alpha,
+        )
+        batches = TranslationBatches(
+            source,
+            target,
+            tokens=data.tokens,
+            max_shapes=data.max_shapes,
+            pack=data.pack,
+            batch_size_multiple=data.batch_size_multiple,
+            seed=config.seed,
+        )
+        if jax.process_index() == 0:
+            print(
+                *(f"data: {line}" for line in str(texts).splitlines()),
+                f"data: {len(texts.train) - len(source):,} training pairs longer than "
+                f"config.data.max_length={max_length} pieces left out",
+                f"vocabulary: {vocabulary.size} pieces (config.data.vocab_size={size})",
+                f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
+                f"{batches.padding():.1%} padding",
+                file=sys.stderr,
+                sep="\n",
+            )
+        return TextAssets(vocabulary, folder, batches)
 
     def __init__(
         self, config: ConfigDict, assets: TextAssets, *, axis_name: str | None = None
