@@ -12,6 +12,7 @@ generator that is global to the process and cannot be seeded again; here the n b
 computed once and drawn by a numpy generator, so that a batch depends only on its seed.
 """
 
+import collections
 import io
 import json
 import re
@@ -171,6 +172,43 @@ class Vocabulary:
         """Returns the pieces of ids through the first EOS; "▁" begins a word."""
         sentence, ended = _until_eos(ids)
         return [self._model.id_to_piece(i) for i in sentence + [EOS] * ended]
+
+
+class Words:
+    """Vocabulary of given words, in their order after the special ids.
+
+    Args:
+        words: the words.
+        dependent: those that have a controller.
+    """
+
+    def __init__(self, words: Iterable[str], dependent: Iterable[str] = ()):
+        self.names = ["<pad>", "<s>", "</s>", "<unk>", *words]
+        self._ids = {name: i for i, name in enumerate(self.names) if i > UNK}
+        self.dependent = [self._ids[word] for word in dependent]
+
+    @property
+    def size(self) -> int:
+        """Number of ids, including the special ones."""
+        return len(self.names)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of words separated by spaces, ending in EOS."""
+        return [*(self._ids.get(word, UNK) for word in text.split()), EOS]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the words of ids before EOS."""
+        return " ".join(self.pieces(ids))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns the words of ids before EOS, without PAD and BOS."""
+        return [self.names[i] for i in _until_eos(ids)[0]]
+
+
+def by_frequency(words: Iterable[str]) -> list[str]:
+    """Returns distinct words, the most frequent first, equals in alphabetical order."""
+    counts = collections.Counter(words)
+    return sorted(counts, key=lambda word: (-counts[word], word))
 
 
 class Segmentations:

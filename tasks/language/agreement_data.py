@@ -20,13 +20,13 @@ Axes: B batch; T words; S size; N dependent words.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.splits import held_out_rng
-from tasks.common.vocabulary import BOS, EOS, PAD, UNK
+from tasks.common.vocabulary import PAD, Words
 
 DEPTH = 3
 _CLASSES = {  # verb, and nouns by class
@@ -118,43 +118,6 @@ def max_length(language: str, size: int) -> int:
     if language == "agreement":
         return DEPTH * (3 + 3 * size) + DEPTH - 1 + 1
     return 2 * size + 1
-
-
-class Words:
-    """Vocabulary of words; the special ids are those of `tasks.common.vocabulary`.
-
-    Args:
-        words: the words.
-        dependent: those that have a controller.
-    """
-
-    def __init__(self, words: Iterable[str], dependent: Iterable[str] = ()):
-        self.names = ["<pad>", "<s>", "</s>", "<unk>", *words]
-        self._ids = {name: i for i, name in enumerate(self.names) if i > UNK}
-        self.dependent = [self._ids[word] for word in dependent]
-
-    @property
-    def size(self) -> int:
-        """Number of ids, including the special ones."""
-        return len(self.names)
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of words separated by spaces, ending in EOS."""
-        return [*(self._ids.get(word, UNK) for word in text.split()), EOS]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the words of ids before EOS."""
-        return " ".join(self.pieces(ids))
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the words of ids before EOS, without PAD and BOS."""
-        words = []
-        for i in ids:
-            if i == EOS:
-                break
-            if i not in (PAD, BOS):
-                words.append(self.names[i])
-        return words
 
 
 _VERBS = [verb + ending for verb in _CLASSES for ending in _NUMBERS]

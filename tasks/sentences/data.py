@@ -14,7 +14,6 @@ PAD, and `label` [B].
 Axes: B batch; S, T tokens.
 """
 
-import collections
 import dataclasses
 import io
 import json
@@ -32,8 +31,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad, take
 from tasks.common.packages import fetch
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
 from tasks.common.text import normal as normal_form
-from tasks.common.vocabulary import EOS, PAD
-from tasks.language.agreement_data import Words
+from tasks.common.vocabulary import EOS, PAD, Words, by_frequency
 from tasks.language.text_data import normal_lines
 from tasks.sentences import entailment
 
@@ -220,9 +218,8 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
                     f"the training labels, {', '.join(labels)}"
                 )
     texts = (text for _, *pair in splits["train"] for text in pair)
-    counts = collections.Counter(word for text in texts for word in text.split())
-    ordered = sorted(counts, key=lambda word: (-counts[word], word))
-    names = ordered[: vocab_size - 4]
+    words = by_frequency(word for text in texts for word in text.split())
+    names = words[: vocab_size - 4]
     assets = {"words": names, "labels": labels, "splits": splits}
     content = json.dumps(assets, ensure_ascii=False)
     asset_files.write(folder / "sentences.json", content)

@@ -13,7 +13,6 @@ punctuation; answers without articles.
 Axes: B, N questions; K annotators; T words; M boxes; I, J rows and columns.
 """
 
-import collections
 import dataclasses
 import functools
 import io
@@ -35,8 +34,7 @@ from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, check_split, held_out_rng
 from tasks.common.text import fold, words
 from tasks.common.user_files import UserFiles
-from tasks.common.vocabulary import UNK
-from tasks.language.agreement_data import Words
+from tasks.common.vocabulary import UNK, Words, by_frequency
 from tasks.visual_questions import scenes
 
 SOURCES = ("scenes", "easy", "files")
@@ -127,11 +125,6 @@ def build(questions: Questions | None, answers: int) -> Vocabulary:
     """
     if questions is None:
         return Vocabulary(Words(scenes.WORDS), scenes.ANSWERS)
-
-    def by_frequency(values: Iterable[str]) -> list[str]:
-        counts = collections.Counter(values)
-        return sorted(counts, key=lambda x: (-counts[x], x))
-
     of_texts = (word for text in questions.texts for word in text.split())
     of_annotators = (answer for each in questions.answers for answer in each)
     possible = by_frequency(of_annotators)[:answers]
