@@ -232,7 +232,7 @@ class Task(abc.ABC):
         return Stacked(jax.tree.unflatten(jax.tree.structure(shapes), leaves))
 
     @functools.cached_property
-    def _jit_outputs(self) -> Callable[..., Any]:
+    def _jit_outputs(self) -> Any:
         return jax.jit(self.outputs, static_argnums=2)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
