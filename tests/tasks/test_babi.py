@@ -12,7 +12,10 @@ from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Vocabulary, concatenate, deduplicate, encode
 from tasks.questions.babi.text import Line, facts, words
 
-SMALL = sources.generated(sources.TASKS, 110)
+
+def small(task):
+    """Returns the stories of a task by split, with 110 questions but in the test."""
+    return sources.generated([task], 110)[task]
 
 
 def questions(stories):
@@ -28,7 +31,7 @@ def questions(stories):
 
 @pytest.mark.parametrize("task", sources.TASKS)
 def test_an_independent_solver_agrees_with_every_answer(task):
-    for statements, question in questions(SMALL[task]["test"]):
+    for statements, question in questions(small(task)["test"]):
         answer = babi_solver.solve(task, statements.values(), question.text)
         assert answer == question.answer, (statements, question)
 
@@ -36,7 +39,7 @@ def test_an_independent_solver_agrees_with_every_answer(task):
 @pytest.mark.parametrize("task", sorted(sources.TASKS.keys() - {3, 5, 7, 8}))
 def test_the_supporting_facts_are_enough(task):
     # Counts, histories and gifts depend on all facts.
-    for statements, question in questions(SMALL[task]["test"]):
+    for statements, question in questions(small(task)["test"]):
         support = [statements[number] for number in sorted(question.support)]
         answer = babi_solver.solve(task, support, question.text)
         assert answer == question.answer, (support, question)
@@ -44,23 +47,23 @@ def test_the_supporting_facts_are_enough(task):
 
 @pytest.mark.parametrize("task", sources.TASKS)
 def test_splits_share_no_story_and_have_their_numbers_of_questions(task):
-    stories = {split: {facts(x) for x in SMALL[task][split]} for split in SPLITS}
+    stories = {split: {facts(x) for x in small(task)[split]} for split in SPLITS}
     for a, b in itertools.combinations(SPLITS, 2):
         assert not stories[a] & stories[b]
-    counts = {x: len(list(questions(SMALL[task][x]))) for x in SPLITS}
+    counts = {x: len(list(questions(small(task)[x]))) for x in SPLITS}
     assert counts == {"train": 99, "validation": 11, "test": 1000}
 
 
 @pytest.mark.parametrize("task", sources.TASKS)
 def test_answers_are_balanced_enough_for_errors_to_mean_something(task):
-    answers = [question.answer for _, question in questions(SMALL[task]["test"])]
+    answers = [question.answer for _, question in questions(small(task)["test"])]
     share = 5 / 8 if task == 9 else 0.58  # three in eight statements are answered yes
     assert max(map(answers.count, answers)) < (share + 0.04) * len(answers)
 
 
 @pytest.mark.parametrize("task", [11, 12, 13])
 def test_a_question_is_about_the_two_latest_statements(task):
-    for lines in SMALL[task]["test"]:
+    for lines in small(task)["test"]:
         for number, line in enumerate(lines, 1):
             if line.answer:
                 assert set(line.support) <= {number - 2, number - 1}
@@ -69,13 +72,13 @@ def test_a_question_is_about_the_two_latest_statements(task):
 def test_stories_are_the_same_each_time():
     sources.generate.cache_clear()
     again = sources.generate(2, "train", 99)
-    assert again == SMALL[2]["train"]
+    assert again == small(2)["train"]
     assert sources.generate(2, "train", 50)[:9] == again[:9]
 
 
 @pytest.mark.parametrize("task", sources.TASKS)
 def test_the_text_format_keeps_stories(task):
-    stories = SMALL[task]["validation"]
+    stories = small(task)["validation"]
     assert text.read(text.write(stories), "x") == list(stories)
 
 
@@ -119,7 +122,7 @@ def test_a_typed_question_is_a_story():
 
 
 def encoded(task=2, split="train"):
-    stories = SMALL[task][split]
+    stories = small(task)[split]
     return stories, encode(stories, Vocabulary.of(stories))
 
 
@@ -161,7 +164,7 @@ def test_noise_leaves_out_time_indices_and_keeps_their_order():
 
 
 def test_joined_questions_are_those_of_the_parts():
-    stories = [SMALL[task]["validation"] for task in (4, 18)]
+    stories = [small(task)["validation"] for task in (4, 18)]
     vocabulary = Vocabulary.of(itertools.chain(*stories))
     parts = [encode(part, vocabulary) for part in stories]
     both = concatenate(parts)
