@@ -16,8 +16,6 @@ Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
 import dataclasses
-import functools
-import io
 import json
 import os
 from collections import Counter
@@ -32,6 +30,7 @@ from base import storage
 from base.errors import UserError, parse_json
 from tasks.captioning.scenes import Scene
 from tasks.common.batches import Batch, EndlessBatches, pad
+from tasks.common.images import image_files, read_image
 from tasks.common.text import fold, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import EOS, PAD, Vocabulary
@@ -41,9 +40,6 @@ _FORMATS = (
     "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
     "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
 )
-# Pillow reads more formats; some of them start other programs.
-_IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-_MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
 _LENGTH_MULTIPLE = 8  # T is a multiple of it: every new length costs a compilation
 
 
@@ -76,49 +72,6 @@ def plain(caption: str) -> str:
     return " ".join(words(fold(caption).replace("_", " "), "'-"))
 
 
-def read_image(path: Path, size: int) -> np.ndarray:
-    """Reads an image, scales its shorter side to `size` and crops the longer one.
-
-    Returns:
-        uint8 [size, size, 3], with a white background.
-
-    Raises:
-        UserError: if the file cannot be read, or has more than 50 million pixels.
-    """
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    Image.MAX_IMAGE_PIXELS = None  # checked here, in one line
-    try:
-        content = io.BytesIO(storage.read_regular(path))
-        with Image.open(content, formats=_IMAGE_FORMATS) as file:
-            if file.width * file.height > _MAX_PIXELS:
-                raise UserError(
-                    f"image {path} has {file.width:,} x {file.height:,} pixels: must "
-                    f"have at most {_MAX_PIXELS:,}"
-                )
-            image = ImageOps.exif_transpose(file)
-            if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
-                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            image = image.convert("RGBA")
-    except FileNotFoundError:
-        raise UserError(f"image {path}: no such file") from None
-    except UnidentifiedImageError:
-        raise UserError(
-            f"image {path} cannot be read: not an image in the format "
-            f"{', '.join(_IMAGE_FORMATS[:-1])} or {_IMAGE_FORMATS[-1]}"
-        ) from None
-    except UserError:
-        raise
-    except Exception as error:  # decoders raise errors of all kinds
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        reason = " ".join(reason.split())
-        raise UserError(f"image {path} cannot be read: {reason}") from None
-    white = Image.new("RGBA", image.size, "white")
-    image = Image.alpha_composite(white, image).convert("RGB")
-    return np.asarray(ImageOps.fit(image, (size, size)))
-
-
-image_files = functools.partial(UserFiles, lambda path: read_image(path, 8), "image")
 Captioned = CaptionedImage | Photo | Scene
 
 
@@ -231,22 +184,6 @@ def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
     """Returns the images of examples; reads files with several threads."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda example: example.image, examples))
-
-
-class Photos(Sequence):
-    """N image files, read on access: uint8 [I, I, 3]; several as [B, I, I, 3]."""
-
-    def __init__(self, paths: Sequence[Path], size: int):
-        self.paths, self.size = np.array(paths, object), size
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
-        paths = self.paths[index]
-        if isinstance(paths, Path):
-            return read_image(paths, self.size)
-        return np.stack(read_images([Photo(path, (), self.size) for path in paths]))
 
 
 @dataclasses.dataclass

@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 
 from base.errors import UserError
-from tasks.captioning.captions import read_image
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.images import read_image
 from tasks.common.packages import deb_files, fetch_deb
 from tasks.common.splits import SPLITS, held_out_rng
 

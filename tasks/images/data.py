@@ -22,8 +22,8 @@ import numpy as np
 from base import storage
 from base.errors import UserError
 from tasks.captioning import drawings
-from tasks.captioning.captions import Photos, image_files
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.images import Photos, image_files
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 

@@ -41,8 +41,8 @@ from generation.sampling import line_seed
 from models import efficientnet
 from models.sagan import gammas, moving
 from tasks.captioning import frozen
-from tasks.captioning.captions import image_files
 from tasks.common import user_files
+from tasks.common.images import image_files
 from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles

@@ -33,7 +33,7 @@ from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
 from base.records import DrawRecord, GlimpseRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
-from tasks.captioning.captions import read_image
+from tasks.common.images import read_image
 from tasks.recognition import data as recognition
 from tasks.recognition.data import RecognitionBatches
 from training import checks, reinforce

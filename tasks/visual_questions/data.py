@@ -28,8 +28,8 @@ from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, UserError, parse_json
-from tasks.captioning.captions import Photos, image_files
 from tasks.common.batches import Batch, EndlessBatches, pad
+from tasks.common.images import Photos, image_files
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, check_split, held_out_rng
 from tasks.common.text import fold, words

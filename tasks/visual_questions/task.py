@@ -31,7 +31,7 @@ from base.records import AttentionRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
-from tasks.captioning.captions import read_image
+from tasks.common.images import read_image
 from tasks.common.objectives import supervised
 from tasks.common.vocabulary import UNK
 from tasks.visual_questions import data as visual

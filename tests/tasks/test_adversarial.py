@@ -14,7 +14,7 @@ from configs.sagan import get_config
 from generation.images import ImageGenerator
 from models import dcgan, efficientnet
 from tasks.captioning import frozen
-from tasks.captioning.captions import Photos
+from tasks.common.images import Photos
 from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.corners import consistency
