@@ -41,8 +41,9 @@ from tasks.captioning.scenes import CELLS, Scene
 from tasks.common.text_metrics import translation_scores, word_accuracy
 from tasks.common.vocabulary import PAD
 from tasks.images.corners import OTHERS
-from tasks.images.data import ImageBatches, read
+from tasks.images.data import ImageBatches
 from tasks.images.frechet import frechet_distance, inception_score
+from tasks.images.task import read_images
 from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text
 from tasks.language.agreement_data import by_distance
@@ -245,8 +246,8 @@ def _caption_scores(scenes: Sequence[Scene], texts: Sequence[Sequence[str]]) -> 
 def images() -> Floors:
     """Images without content: each a real image's mean colour."""
     config = _config("sagan")
-    data, count, size = config.data, config.evaluation.images, config.model.size
-    source = read(data.source, size, tuple(data.groups), data.folder)
+    count, size = config.evaluation.images, config.model.size
+    source = read_images(config)
     flat, real = (
         ImageBatches(source, size, batch_size=count, seed=seed)[0]["image"]
         for seed in (0, 1)

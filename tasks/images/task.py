@@ -153,7 +153,7 @@ class Adversarial(Task):
         path, left_out = folder / "classes.txt", user_files.left_out(folder, training)
         if training:
             files = image_files(config.data.damaged, left_out)
-            images = _read_images(config, files)
+            images = read_images(config, files)
             if images is not None:  # a download, which evaluation needs
                 frozen.parameters()
             names = images.names if images else Assets().classes
@@ -207,7 +207,7 @@ class Adversarial(Task):
     def images(self) -> LabelledImages | None:
         """The real images, read on first use; None for corners, which are synthetic."""
         files = image_files(left_out=self.left_out)
-        return _read_images(self.config, files)
+        return read_images(self.config, files)
 
     def train_data(self) -> ImageBatches:
         """Returns the training batches."""
@@ -370,7 +370,9 @@ def _map(image: np.ndarray, layer: int, weights: np.ndarray) -> AttentionMap:
     )
 
 
-def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:
+def read_images(
+    config: ConfigDict, files: UserFiles | None = None
+) -> LabelledImages | None:
     """Returns the images of the source; None for corners, which are generated."""
     data, size = config.data, config.model.size
     if data.source == "corners":
