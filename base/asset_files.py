@@ -6,6 +6,8 @@ equal what is there, or the data have changed and the run is refused. `seal` add
 manifest (see `manifest`), and `verify` checks it. Runs older than manifests have none.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from base import manifest, storage
@@ -44,6 +46,16 @@ def write(path: Path, content: str | bytes) -> None:
             )
     if content != before:
         storage.write(path, content)
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns an error about the content of an asset into a UserError that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = type(error).__name__
+        raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None
 
 
 def seal(folder: Path) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, FieldError, UserError
+from base.errors import FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, Choice, Range
 from base.records import AttentionRecord
@@ -162,11 +162,9 @@ class Adversarial(Task):
                 classes = (names[label] for label in images.labels)
                 files.write(folder, zip(images.paths, classes, strict=True))
                 left_out = user_files.left_out(folder, training=False)
-        try:
+        with asset_files.reading(path):
             names = storage.lines(path.read_text("utf-8"), str(path))
             return Assets(tuple(names), left_out)
-        except (OSError, UnicodeDecodeError):
-            raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
 
     def __init__(
         self, config: ConfigDict, assets: Assets, *, axis_name: str | None = None

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError, parse_json
+from base.errors import UserError, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad, take
 from tasks.common.packages import fetch
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
@@ -233,13 +233,10 @@ def load(folder: Path) -> Sentences:
         UserError: for assets that are missing or damaged.
     """
     path = folder / "sentences.json"
-    try:
+    with asset_files.reading(path):
         assets = parse_json(path.read_text("utf-8"))
         splits = {split: list(map(tuple, assets["splits"][split])) for split in SPLITS}
         return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None
 
 
 @dataclasses.dataclass

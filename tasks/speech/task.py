@@ -26,7 +26,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from figures.attention import AttentionMap, Places
@@ -116,10 +115,8 @@ class Listening(Task):
             if isinstance(speech.source, audio.Files):
                 speech.source.files.write(folder, speech.source.examples())
             return speech
-        try:
+        with asset_files.reading(path):
             text = storage.read_regular(path).decode("utf-8")
-        except (OSError, UnicodeDecodeError):
-            raise UserError(f"{path} cannot be read: {WRITTEN_AGAIN}") from None
         return Speech(config, Characters(text), left_out)
 
     def __init__(

@@ -27,7 +27,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError, parse_json
+from base.errors import UserError, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import Photos, image_files
 from tasks.common.packages import fetch
@@ -362,9 +362,6 @@ def load(folder: Path) -> Vocabulary:
         UserError: if it is missing or damaged.
     """
     path = folder / "vocabulary.json"
-    try:
+    with asset_files.reading(path):
         content = parse_json(path.read_bytes())
         return Vocabulary(Words(content["words"]), tuple(content["answers"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None

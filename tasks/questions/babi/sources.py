@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError, parse_json
+from base.errors import UserError, parse_json
 from tasks.common.splits import SPLITS, read_splits
 from tasks.questions.babi import moves, people, puzzles, text
 from tasks.questions.babi.encoding import Questions, Vocabulary, encode
@@ -186,13 +186,9 @@ def load(stories: Splits | None, workdir: Path) -> Source:
         UserError: for assets that are missing or damaged.
     """
     folder = workdir / "assets"
-    try:
+    with asset_files.reading(folder / _FILE):
         names = parse_json((folder / _FILE).read_text("utf-8"))
         vocabularies = {int(task): Vocabulary(each) for task, each in names.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"{folder / _FILE} cannot be read ({type(error).__name__}): {WRITTEN_AGAIN}"
-        ) from None
     if stories is None:
         paths = {split: folder / f"{split}.txt" for split in SPLITS}
         stories = {
