@@ -1,11 +1,10 @@
-"""Layouts of a training step over devices: `jit` with a mesh, or `pmap`.
+"""Layouts of a training step over devices: `jit` with a mesh, or `shard_map`.
 
 *   "jit": the batch is sharded over the mesh axes "data" and "fsdp", and every leaf of
     the state (parameters and optimizer moments) over "fsdp" and "tensor", see
     `training.sharding`. XLA inserts the communication.
-*   "pmap": each device has the whole state and a part of the batch; `psum` sums over
-    devices. In a job of several processes, `jit` of `shard_map` takes the place of
-    `pmap`, which has the devices of one process only.
+*   "pmap": each device has the whole state and a part of the batch, and runs the step
+    under `shard_map`; `psum` sums over devices.
 *   "cores": on a CPU, "pmap" with each core as a device (see `runtime.start`), since
     many small operations do not keep several cores busy; elsewhere, "jit".
 
@@ -35,8 +34,8 @@ def psum(tree: Any, axis_name: str | None) -> Any:
 
     Args:
         tree: a pytree of arrays.
-        axis_name: axis of `pmap`. None under `jit`, where arrays already span the whole
-            batch; the tree is then returned unchanged.
+        axis_name: axis of the devices under "pmap". None under "jit", where arrays
+            already span the whole batch; the tree is then returned unchanged.
     """
     if axis_name is None:
         return tree
@@ -86,10 +85,7 @@ class Layout:
                 raise UserError(
                     f"config.parallel={parallel} needs config.mesh.{name}=1"
                 )
-        # Without a state on the mesh that `pmap` creates, `pmap` compiles twice.
-        self._devices = Mesh(self.mesh.devices.ravel(), DATA)
-        devices = self._devices if self.pmap else self.mesh
-        self._replicated = NamedSharding(devices, PartitionSpec())
+        self._replicated = NamedSharding(self.mesh, PartitionSpec())
         self.batch_sharding = NamedSharding(self.mesh, PartitionSpec((DATA, FSDP)))
         # Pieces of the rows, and those of this process's devices. The devices along
         # "tensor", the last axis of the mesh, have the same rows.
@@ -182,8 +178,6 @@ class Layout:
                     "config.data.batch_size (config.data.batch_size_multiple for a "
                     "translator)"
                 )
-        if self.pmap:
-            batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
         return jax.device_put(batch, self.batch_sharding)
 
     def jitted(self, step: Callable[..., Any], like: Any) -> Any:
@@ -228,27 +222,18 @@ class Layout:
             return whole_step(state, batch, rng)
 
         mapped: Any
-        if not self.pmap:
-            mapped = self.jitted(step, like)
-        elif jax.process_count() > 1:  # jax's pmap takes the devices of one process
+        if self.pmap:
             replicated, rows = PartitionSpec(), PartitionSpec(DATA)
             shards = jax.shard_map(
                 device_step,
-                mesh=self._devices,
+                mesh=self.mesh,
                 in_specs=(replicated, rows, replicated),
                 out_specs=replicated,
                 check_vma=False,
             )
             mapped = jax.jit(shards, donate_argnums=0)
         else:
-            mapped = jax.pmap(
-                device_step,
-                DATA,
-                in_axes=(None, 0, None),
-                out_axes=None,
-                donate_argnums=0,
-                devices=list(self._devices.devices),
-            )
+            mapped = self.jitted(step, like)
         mapped = _compiled(mapped, report)
         if not (self.pmap and self._cores):
             return mapped

@@ -162,7 +162,7 @@ class Task(abc.ABC):
         Args:
             config: a config that `configuration.check` accepts.
             assets: result of `prepare`.
-            axis_name: `pmap` axis of the devices that a step sums over; None if arrays
+            axis_name: axis of the devices that a step sums over; None if arrays
                 span the whole batch.
         """
 
