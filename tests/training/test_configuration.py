@@ -270,40 +270,21 @@ def test_errors_of_a_model_name_the_field_of_the_config():
                 raise FieldError(field, 3, "odd")
 
 
-def test_a_field_out_of_range_is_rejected():
-    config = configuration.read(TOY, ["eval_every=0"])
-    with pytest.raises(UserError, match="eval_every is 0: must be at least 1"):
-        configuration.check(config, Task)
-
-
-def test_a_negative_seed_is_rejected():
-    config = transformer_nmt.get_config()
-    config.seed = -1
-    with pytest.raises(UserError, match="config.seed is -1: must be at least 0"):
-        configuration.check(config, Task)
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("field", "value", "message"),
     [
-        (
-            "checkpoint",
-            "bset",
-            "checkpoint is 'bset': must be last, best, average or a",
-        ),
-        ("average", 0, "config.evaluation.average is 0: must be at least 1"),
-        (
-            "average",
-            6,
-            ("average is 6: must be at most config.checkpoints.keep=5, the"),
-        ),
+        ("eval_every", 0, "config.eval_every is 0: must be at least 1"),
+        ("seed", -1, "config.seed is -1: must be at least 0"),
+        ("evaluation.checkpoint", "bset", "is 'bset': must be last, best, average or"),
+        ("evaluation.average", 0, "config.evaluation.average is 0: must be at least 1"),
+        ("evaluation.average", 6, "is 6: must be at most config.checkpoints.keep=5, "),
     ],
 )
-def test_evaluation_fields_are_checked_before_training(name, value, message):
+def test_a_field_out_of_range_is_rejected_before_training(field, value, message):
     config = transformer_nmt.get_config()
     config.evaluation.checkpoint = "200"
     configuration.check(config, Task)
-    config.evaluation[name] = value
+    config.update_from_flattened_dict({field: value})
     with pytest.raises(UserError, match=message):
         configuration.check(config, Task)
 

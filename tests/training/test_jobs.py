@@ -231,6 +231,18 @@ def endless(workdir, *flags):
     )
 
 
+# The toy task with a single program.
+TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
+
+
+def start_failing(folder, place, number, *flags, processes=2):
+    """Starts a toy run in `folder`/run, whose process `number` has a fault."""
+    command = "tests/tools/failing.py", place, f"{number}", "train.py", *TOY
+    flags = f"--workdir={folder}/run", *flags
+    logs = folder / "logs"
+    return jobs.start(*command, *flags, processes=processes, devices=1, logs=logs)
+
+
 def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
     workdir, logs = tmp_path / "stopped", tmp_path / "logs"
     command = endless(workdir)
@@ -245,13 +257,10 @@ def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
 
 @pytest.mark.slow
 def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
-    logs, workdir = tmp_path / "logs", tmp_path / "run"
-    command = "tests/tools/failing.py", "last step", "1", "train.py", *TOY
-    flags = f"--workdir={workdir}", "--config.train_steps=3"
-    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    started = start_failing(tmp_path, "last step", 1, "--config.train_steps=3")
     assert jobs.finish(started, timeout=100) == [143, 143]
-    assert "stopped, saved at step 3: " in jobs.output(logs)[0]
-    assert not (workdir / "figures").exists()
+    assert "stopped, saved at step 3: " in jobs.output(tmp_path / "logs")[0]
+    assert not (tmp_path / "run" / "figures").exists()
 
 
 @pytest.mark.slow
@@ -268,15 +277,8 @@ def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
 def test_a_signal_ends_what_would_take_minutes(tmp_path, processes, place, line):
     logs, workdir = tmp_path / "logs", tmp_path / "run"
     number = 0 if place == "assets" else processes - 1  # process 0 makes the assets
-    command = (
-        "tests/tools/failing.py",
-        f"stopped {place}",
-        str(number),
-        "train.py",
-        *TOY,
-    )
-    flags = f"--workdir={workdir}", "--config.train_steps=3"
-    started = jobs.start(*command, *flags, processes=processes, devices=1, logs=logs)
+    fault, flag = f"stopped {place}", "--config.train_steps=3"
+    started = start_failing(tmp_path, fault, number, flag, processes=processes)
     assert jobs.finish(started, timeout=100) == [143] * processes, jobs.output(logs)
     assert line in jobs.output(logs)[0]
     assert not (workdir / "lock").exists()
@@ -407,11 +409,9 @@ def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, numb
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["validation", "figures"])
 def test_a_process_that_is_stuck_between_steps_ends_all(tmp_path, place):
-    logs = tmp_path / "logs"
-    command = "tests/tools/failing.py", f"stuck {place}", "0", "train.py", *TOY
-    flags = f"--workdir={tmp_path}/run", "--config.train_steps=3", "--watchdog=4"
-    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
-    check_stuck(started, logs)
+    flags = "--config.train_steps=3", "--watchdog=4"
+    started = start_failing(tmp_path, f"stuck {place}", 0, *flags)
+    check_stuck(started, tmp_path / "logs")
 
 
 @pytest.mark.slow
@@ -428,10 +428,6 @@ def check_stuck(started, logs):
     assert any("most recent call first" in text for text in texts)
 
 
-# The toy task with a single program.
-TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "number", "message"),
@@ -443,11 +439,9 @@ TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
 def test_an_error_of_one_process_ends_all_with_its_status(
     tmp_path, place, number, message
 ):
-    command = "tests/tools/failing.py", place, str(number), "train.py", *TOY
-    workdir, logs = f"--workdir={tmp_path}/run", tmp_path / "logs"
-    started = jobs.start(*command, workdir, processes=2, devices=1, logs=logs)
+    started = start_failing(tmp_path, place, number)
     assert jobs.finish(started, timeout=100) == [1, 1]  # jax alone needs 300 s
-    texts = jobs.output(logs)
+    texts = jobs.output(tmp_path / "logs")
     failed, other = texts[number], texts[1 - number]
     assert failed.splitlines()[-1].startswith("error: ") and message in failed
     reason = f"error: process {number} of the job has failed: "
@@ -464,16 +458,12 @@ def test_an_error_of_one_process_ends_all_with_its_status(
     ],
 )
 def test_processes_with_different_configs_or_code_are_refused(tmp_path, place, message):
-    logs, workdir = tmp_path / "logs", tmp_path / "run"
-    command = "tests/tools/failing.py", place, "1", "train.py", *TOY
-    started = jobs.start(
-        *command, f"--workdir={workdir}", processes=2, devices=1, logs=logs
-    )
+    started = start_failing(tmp_path, place, 1)
     assert jobs.finish(started, timeout=100) == [1, 1]
-    for text in jobs.output(logs):
+    for text in jobs.output(tmp_path / "logs"):
         (line,) = [x for x in text.splitlines() if x.startswith("error:")]
         assert message in line and ": all processes of a job must have the same" in line
-    assert not (workdir / "config.json").exists()
+    assert not (tmp_path / "run" / "config.json").exists()
 
 
 @pytest.mark.slow
@@ -495,9 +485,8 @@ def test_a_refused_job_changes_nothing_in_the_run_directory(tmp_path):
 
 @pytest.mark.jobs
 def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
-    command = "tests/tools/failing.py", "late", "1", "train.py", *TOY
-    workdir = f"--workdir={tmp_path}/run"
-    jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")
+    started = start_failing(tmp_path, "late", 1)
+    assert jobs.finish(started) == [0, 0], jobs.output(tmp_path / "logs")
 
 
 def test_a_late_process_takes_part_in_the_replacement_of_a_checkpoint(tmp_path):
