@@ -125,7 +125,7 @@ def run_with_eight_devices():
 
 
 def after_a_step(name, make_objective, rules, batch, learned):
-    """Returns what is learned before and after a step in a layout, and the metrics."""
+    """Parameters before and after a step in a layout, and the metrics."""
     layout, rng = make_layout(name), jax.random.key(0)
     objective = make_objective(layout.axis_name)
     like = layout.abstract(objective.init, rng, rules)
