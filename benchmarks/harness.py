@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.environment import ROOT, peers_python
-from results import records
+from results import records, timings
 from training import runtime
 
 THREADS = 2
@@ -175,8 +175,6 @@ def report_training(
     name: str,
     args: argparse.Namespace,
     systems: Sequence[System],
-    *,
-    rate: str = "target tokens/s",
     **goals: float,
 ) -> None:
     """Measures training steps, and the rate of matrix products of the machine.
@@ -189,7 +187,6 @@ def report_training(
         name: name of the benchmark.
         args: the command line.
         systems: the measured systems, this project's first.
-        rate: column title of the units per second.
         **goals: further fields of the record, such as the goals of the ratios.
     """
     products = [
@@ -212,9 +209,6 @@ def report_training(
         name,
         args,
         measured,
-        {"ms/step": "median_ms", rate: "rate", "share of matmul rate": "share"}
-        | {"peak MB": "peak_mb", "compilation s": "compile_s"}
-        | {"parameters": "parameters"},
         product_gflop_a_second=limit,
         **ratios(measured, systems),
         **goals,
@@ -229,9 +223,7 @@ def report_decoding(
 ) -> None:
     """Measures beam search; arguments as of `report_training`."""
     measured = measure(systems, args)
-    columns = {"sentences/s": "rate", "ms/batch": "median_ms", "peak MB": "peak_mb"}
-    columns |= {"compilation s": "compile_s"}
-    report(name, args, measured, columns, **ratios(measured, systems), **goals)
+    report(name, args, measured, **ratios(measured, systems), **goals)
 
 
 def ratios(
@@ -301,18 +293,17 @@ def report(
     name: str,
     args: argparse.Namespace,
     measured: dict[str, dict[str, Any]],
-    columns: dict[str, str],
     **fields: Any,
 ) -> None:
-    """Prints the table and writes the record.
+    """Prints the table, with the columns of docs/, and writes the record.
 
     Args:
         name: name of the benchmark.
         args: the command line.
         measured: result of `measure`.
-        columns: field of each column after the system's name, by column title.
         **fields: further fields of the record (ratios, goals, ...), printed below.
     """
+    columns = timings.BENCHMARKS[name].columns
     rows = [["system", *columns]]
     for system, values in measured.items():
         rows.append([system, *(_text(values.get(field)) for field in columns.values())])

@@ -77,8 +77,7 @@ def main(arguments: Sequence[str]) -> None:
             "rounds": [rates[1], rates[2]],
         },
     }
-    columns = {"time added": "overhead", "seconds": "seconds"}
-    harness.report("overheads", args, systems, columns)
+    harness.report("overheads", args, systems)
 
 
 def blocks(workdir: Path, steps: int, rounds: int) -> tuple[list[float], list[float]]:

@@ -48,8 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         },
     }
     ratio = round(all_runs / (_RUNS / 2 * single_run), 3)
-    columns = {"seconds": "seconds"}
-    harness.report("sweep_trials", args, systems, columns, ratio_half_sum=ratio)
+    harness.report("sweep_trials", args, systems, ratio_half_sum=ratio)
 
 
 def single(workdir: Path, flags: Sequence[str], cores: Sequence[int]) -> float:

@@ -11,7 +11,7 @@ from tasks.language.agreement_data import max_length, vocabulary
 _NOTES = """
 All systems compute in float32 with two threads. `train.py` makes glibc's malloc keep
 large buffers: "same malloc" gives other libraries this setting, "malloc as it is"
-removes it here. PyTorch compiles nothing; "compilation s" is this project's time.
+removes it here. PyTorch compiles nothing; "compilation, s" is this project's time.
 """
 
 
@@ -24,8 +24,7 @@ class Benchmark:
         systems: the measured systems, this project's first.
         rounds: default number of rounds over all systems.
         steps: default number of steps in a block.
-        fields: further arguments of `report`: the column title of the units per second
-            and fields of the record.
+        fields: further fields of the record.
         report: measures the systems and writes the record.
     """
 
@@ -33,7 +32,7 @@ class Benchmark:
     systems: Sequence[System]
     rounds: int = 6
     steps: int = 5
-    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+    fields: dict[str, float] = dataclasses.field(default_factory=dict)
     report: Callable[..., None] = harness.report_training
 
     def run(self, name: str, arguments: Sequence[str]) -> None:
@@ -240,7 +239,6 @@ one per core).
 """,
         [*_ntm(1), *_ntm(32)],
         steps=10,
-        fields={"rate": "sequences/s"},
     ),
     "lstmn_step": Benchmark(
         """Training-step time of the LSTMN, against a plain PyTorch loop over the tape.
@@ -264,7 +262,7 @@ straightforward code does; there is no published one to run. This project runs
             {"length": _LSTMN_WORDS, "batch_size": 32, "embedding": 150, "hidden": 300}
             | {"vocab_size": vocabulary("agreement").size},
         ),
-        fields={"rate": "steps/s", "goal": 4.0},
+        fields={"goal": 4.0},
     ),
     "memory_network_step": Benchmark(
         """Training-step time of memory networks on bAbI, against MemN2N-pytorch.
@@ -302,7 +300,7 @@ one.
             ),
         ],
         steps=20,
-        fields={"rate": "questions/s", "goal": 20.0},
+        fields={"goal": 20.0},
     ),
     "pointer_step": Benchmark(
         """Training-step time of the pointer network, against shirgur's PointerNet.
@@ -327,7 +325,6 @@ the true ones. This project runs `configs/pointer_tsp.py`.
             | {"layers": 1, "bidirectional": False},  # an option of PointerNet
         ),
         steps=15,
-        fields={"rate": "steps/s"},
     ),
     "caption_step": Benchmark(
         """Training-step time of a captioner, against sgrvinod's tutorial.
@@ -357,7 +354,6 @@ runs `configs/captioning.py:frozen`.
             mode="captions",
         ),
         steps=8,
-        fields={"rate": "steps/s"},
     ),
     "sagan_step": Benchmark(
         """Training-step time of SAGAN, both networks, against heykeetae's port.
@@ -386,6 +382,5 @@ none in attention and in the last layer of each network. This project runs
             {"batch_size": 16, "noise": 128, "channels": 64},
         ),
         steps=8,
-        fields={"rate": "steps/s"},
     ),
 }
