@@ -103,9 +103,9 @@ def log_uniform(low: float, high: float) -> Domain:
     return _interval(FloatDistribution, low, high, log=True)
 
 
-def integers(low: int, high: int, *, log: bool = False) -> Domain:
+def integers(low: int, high: int) -> Domain:
     """Returns an interval of whole numbers, both ends included."""
-    return _interval(IntDistribution, low, high, log=log)
+    return _interval(IntDistribution, low, high)
 
 
 def _interval(kind: Any, low: float, high: float, *, log: bool = False) -> Domain:
