@@ -34,7 +34,8 @@ def verb_of(noun):
 
 def test_a_verb_agrees_with_its_subject_across_attractors():
     distances = set()
-    for words, controllers, _ in sentences("agreement", 3):
+    for sentence in sentences("agreement", 3):
+        words, controllers = sentence.words, sentence.controllers
         subjects = []
         for i, (word, controller) in enumerate(zip(words, controllers, strict=True)):
             if word == "the" and (i == 0 or words[i - 1] == "that"):
@@ -49,7 +50,8 @@ def test_a_verb_agrees_with_its_subject_across_attractors():
 
 def test_a_closing_bracket_has_the_type_of_the_last_open_one():
     pairs = dict("() [] {} <> /\\ «» bd pq".split())
-    for words, controllers, _ in sentences("brackets", 7):
+    for sentence in sentences("brackets", 7):
+        words, controllers = sentence.words, sentence.controllers
         stack = []
         for i, (word, controller) in enumerate(zip(words, controllers, strict=True)):
             if word in pairs:
@@ -64,11 +66,10 @@ def test_a_closing_bracket_has_the_type_of_the_last_open_one():
 def test_the_probability_of_a_sentence_is_its_frequency():
     """One pair of brackets, or two side by side or nested: exact sums."""
     drawn = sentences("brackets", 2, 4000)
-    single = [nats for words, _, nats in drawn if len(words) == 2]
+    single = [x.nats for x in drawn if len(x.words) == 2]
     np.testing.assert_allclose(single, math.log(2 * 8))
     assert abs(len(single) / len(drawn) - 1 / 2) < 0.04
-    assert len(set(np.round([n for w, _, n in drawn if len(w) == 4], 6))) == 1
-    double = next(nats for words, _, nats in drawn if len(words) == 4)
+    double = [x.nats for x in drawn if len(x.words) == 4]
     # Two pairs, of 8 types each, side by side or nested.
     np.testing.assert_allclose(double, math.log(2 * 8 * 8 * 2))
 
