@@ -11,8 +11,10 @@ import numpy as np
 import optax
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from states import task_of
 
 from base.errors import UserError
+from configs import icm_rooms
 from models.curiosity import CuriousAgent, curiosity_loss, forward_loss, inverse_loss
 from tasks.common import policy
 from tasks.exploration import environments
@@ -22,6 +24,11 @@ from training.checkpoints import Checkpoints
 
 PRESS, T = 4, 103
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)]
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return task_of(icm_rooms.get_config("smoke"), tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
