@@ -205,7 +205,8 @@ UNREAD = {
     "memory_network_qa": files(),
     # Translators with attention.
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
-    "sagan": {"evaluation.size"},  # downloaded images
+    # Other images than generated ones.
+    "sagan": {"data.folder", "data.groups", "evaluation.size"},
     # A user's questions, tested in test_visual_questions_task.py.
     "vqa_scenes": files("questions", "annotations", "images"),
 }
