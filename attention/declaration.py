@@ -138,8 +138,8 @@ def score_function(
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
         project_query: the same of the query.
-        recompute: True if the backward pass of `compare` computes the sum over the
-            units again, instead of storing its terms.
+        recompute: True if the backward pass computes the terms of the sum over the
+            units again, instead of storing them.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
             `Scalar`, which all functions get as [..., 1, 1].
 
@@ -178,15 +178,15 @@ def score_function(
                 )
             bound = signature.bind(query, key, *args, **kwargs)
             bound.arguments |= fit(bound.arguments, D=query, E=key)
-            return function(*bound.args, **bound.kwargs)
+            run = jax.checkpoint(function) if recompute else function
+            return run(*bound.args, **bound.kwargs)
 
         def checked_project(key: jax.Array, **kwargs) -> jax.Array:
             return project(key, **fit(kwargs, E=key)) if project else key
 
         def checked_project_query(query: jax.Array, **kwargs) -> jax.Array:
-            return (
-                project_query(query, **fit(kwargs, D=query)) if project_query else query
-            )
+            fitted = fit(kwargs, D=query)
+            return project_query(query, **fitted) if project_query else query
 
         def checked_parts(query: jax.Array, key: jax.Array, **kwargs) -> ScoreParts:
             assert parts is not None

@@ -270,8 +270,9 @@ def additive_scores(
         >>> print(additive_scores(query, key, w, w, v=jnp.ones(2)))
         [[0.96 1.52]]
     """
-    key = _projected_key(key, w_key)
-    return additive_scores.compare(query, key, w_query=w_query, v=v)
+    query, key = _projected_query(query, w_query), _projected_key(key, w_key)
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
 
 
 def _location_parts(query: jax.Array, key: jax.Array, w: jax.Array) -> ScoreParts:
