@@ -121,6 +121,10 @@ class ScoreFunction(Protocol):
         """Returns the scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
 
 
+# Projections are stored, and only the sum over the units is computed again.
+_SAVED = jax.checkpoint_policies.dots_saveable
+
+
 def score_function(
     *,
     parts: Callable[..., ScoreParts] | None = None,
@@ -160,6 +164,8 @@ def score_function(
     """
 
     def declare(function: Scoring) -> ScoreFunction:
+        if project and not parts:
+            raise ValueError(f"{function.__name__}: project needs parts")
         signature = inspect.signature(function)
         for name, axes in parameters.items():
             if name not in signature.parameters or axes == ():
@@ -178,7 +184,7 @@ def score_function(
                 )
             bound = signature.bind(query, key, *args, **kwargs)
             bound.arguments |= fit(bound.arguments, D=query, E=key)
-            run = jax.checkpoint(function) if recompute else function
+            run = jax.checkpoint(function, policy=_SAVED) if recompute else function
             return run(*bound.args, **bound.kwargs)
 
         def checked_project(key: jax.Array, **kwargs) -> jax.Array:
@@ -192,7 +198,7 @@ def score_function(
             assert parts is not None
             return parts(query, key, **fit(kwargs, query=query, key=key))
 
-        def match(query: jax.Array, key: jax.Array, kwargs: Any) -> jax.Array:
+        def summed(query: jax.Array, key: jax.Array, kwargs: Any) -> jax.Array:
             assert parts is not None
             return parts(query, key, **kwargs).scores()
 
@@ -201,7 +207,7 @@ def score_function(
             if project is None:
                 return function(query, key, **kwargs)
             query = project_query(query, **kwargs) if project_query else query
-            return (jax.checkpoint(match) if recompute else match)(query, key, kwargs)
+            return (jax.checkpoint(summed) if recompute else summed)(query, key, kwargs)
 
         score = cast(ScoreFunction, checked)
         score.parameters = parameters
@@ -224,7 +230,8 @@ def _fit(
 ) -> dict[str, Any]:
     """Checks the shapes of a function's parameters; scalars become [..., 1, 1].
 
-    `arrays` are query and key, each under the letter of its width.
+    `arrays` are query and key, each under the letter of its width or, if it is
+    projected, under another name.
     """
     sizes = {axis: array.shape[-1] for axis, array in arrays.items()}
     batches = [array.shape[:-2] for array in arrays.values()]

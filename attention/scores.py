@@ -437,7 +437,8 @@ def location_aware_scores(
     """
     query, key = _projected_query(query, w_query), _projected_key(key, w_key)
     location = _location(key, filters, w_location, previous)
-    return _additive_parts(query, key, v)._replace(location=location).scores()
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :] + location)
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
 
 
 @score_function(
@@ -476,7 +477,8 @@ def additive_relu_scores(
         [[2. 3.]]
     """
     query, key = _projected_query(query, w_query), _projected_key(key, w_key)
-    return _additive_parts(query, key, v, "relu").scores()
+    hidden = jax.nn.relu(query[..., :, None, :] + key[..., None, :, :])
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
 
 
 SCORES: dict[str, ScoreFunction] = {

@@ -220,7 +220,10 @@ def markdown_table(
     """
     count = len(titles) - 1 if right_aligned is None else right_aligned
     ruler = ["---"] * (len(titles) - count) + ["---:"] * count
-    cells = ([x.replace("|", "\\|") for x in row] for row in [titles, ruler, *rows])
+    cells = (
+        [x.replace("|", "\\|").replace("\n", " ") for x in row]
+        for row in [titles, ruler, *rows]
+    )
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 

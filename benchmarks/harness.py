@@ -201,7 +201,8 @@ def report_training(
         if values := measured.get(system.name):
             if "source" in system.spec:
                 group = system.spec.get("group")
-                translators[group] = values.setdefault("gflop", translators.get(group))
+                if gflop := values.get("gflop", translators.get(group)):
+                    translators[group] = values["gflop"] = gflop
             if gflop := values.get("gflop"):
                 reached = gflop / values["median_ms"] * 1e3
                 values["share"] = round(reached / limit, 3)

@@ -33,7 +33,9 @@ from attention.scores import SCORES, STEPWISE_SCORES
 from base.records import DETAILS, AttentionRecord, DrawRecord, ScoreDetails
 
 MATCHING_SCORES = {
-    name: score for name, score in SCORES.items() if "w_query" in score.parameters
+    name: score
+    for name, score in SCORES.items()
+    if score.parts and "w_query" in score.parameters
 }
 """The scores with a matrix for the query and one for the key, by name."""
 

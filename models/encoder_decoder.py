@@ -128,7 +128,12 @@ class EncoderDecoder(nn.Module):
     def decoder(self, layers: int = 1, residual: str = "none") -> Stack:
         """Creates the layers of the decoder; for use in `setup`."""
         return Stack(
-            self.cell, self.hidden, layers, self.dropout, self.inits, residual=residual
+            cell=self.cell,
+            features=self.hidden,
+            layers=layers,
+            dropout=self.dropout,
+            inits=self.inits,
+            residual=residual,
         )
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:

@@ -4,6 +4,7 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -14,7 +15,6 @@ from sweeps.runner import ROOT, last_line
 from sweeps.workers import Processes, Share
 from training import configuration
 from training.log import read_rows
-from training.task import create
 
 _TIMED_STEPS = 20
 
@@ -22,10 +22,15 @@ _TIMED_STEPS = 20
 def show(plan: Plan, shares: Sequence[Share]) -> None:
     """Prints the trials with their parameters, and the estimated time."""
     trials = plan.trials or [Trial(0, {})]
+    assets: dict[tuple, Any] = {}  # of trials that have the same
     for trial in plan.trials:
         config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
-        with tempfile.TemporaryDirectory() as folder:  # of a vocabulary, for example
-            task = create(config, Path(folder), training=True)
+        key = config.task, config.seed, str(config.data)
+        if key not in assets:
+            with tempfile.TemporaryDirectory() as folder:
+                workdir = Path(folder)
+                assets[key] = config.task.prepare(config, workdir, training=True)
+        task = config.task(config, assets[key])
         abstract = jax.eval_shape(task.objective.init, jax.random.key(0))
         size = counted(
             sum(x.size for x in jax.tree.leaves(abstract.params)), "parameter"

@@ -255,7 +255,10 @@ def test_every_score_and_alignment_attends(batch, score, alignment):
         return jax.nn.log_softmax(logits)[:, 1].sum()
 
     gradients = jax.grad(loss)(variables["params"])
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradients))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+        assert np.isfinite(leaf).all(), path
+        if "scores" in jax.tree_util.keystr(path):
+            assert np.abs(leaf).max() > 0, path
 
 
 @pytest.mark.parametrize(

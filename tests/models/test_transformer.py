@@ -143,7 +143,11 @@ def test_cached_steps_equal_the_full_pass_with_any_cross_alignment(alignment):
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
     model, variables, batch = build(
-        encoder_score=score, decoder_score=score, cross_score=score
+        encoder_score=score,
+        decoder_score=score,
+        cross_score=score,
+        encoder_layers=1,
+        decoder_layers=1,
     )
     check_steps_equal_the_full_pass(model, variables, batch, hypotheses=3)
 
@@ -166,7 +170,7 @@ def test_every_attention_sows_weights_that_sum_to_one():
     assert [(r.kind, r.layer, r.queries, r.keys) for r in records] == [
         *(("cross", layer, "target", "source") for layer in range(2)),
         *(("decoder", layer, "previous", "previous") for layer in range(2)),
-        ("encoder", 0, "source", "source"),
+        *(("encoder", layer, "source", "source") for layer in range(2)),
     ]
     sizes = {"source": SOURCE, "target": TARGET, "previous": TARGET}
     for record in records:

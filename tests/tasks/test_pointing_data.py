@@ -192,11 +192,23 @@ KINDS_ACCEPTED = "must be one of sorting, hull, delaunay, tsp"
     ("call", "message"),
     [
         (lambda: steps("x", 5), f"config.data.kind is 'x': {KINDS_ACCEPTED}"),
-        (lambda: steps("hull", 2), "the number of inputs is 2: must be at least 3 for"),
-        (lambda: batches("tsp", min_size=2), "config.data.min_size is 2: must be at l"),
+        (
+            lambda: steps("hull", 2),
+            "the number of inputs is 2: must be at least 3 for hull",
+        ),
+        (
+            lambda: batches("tsp", min_size=2),
+            "config.data.min_size is 2: must be at least 3 for tsp",
+        ),
         (lambda: batches(max_size=2), "config.data.max_size is 2: must be at least 3"),
-        (lambda: held_out("hull", "train", 5, 1), "split is train: must be validation"),
-        (lambda: held_out("hull", "test", 2, 5), "size is 2: must be at least 3 for h"),
+        (
+            lambda: held_out("hull", "train", 5, 1),
+            "split is train: must be validation or test",
+        ),
+        (
+            lambda: held_out("hull", "test", 2, 5),
+            "size is 2: must be at least 3 for hull",
+        ),
     ],
 )
 def test_arguments_out_of_range_are_refused(call, message):

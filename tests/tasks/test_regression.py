@@ -244,7 +244,12 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("model__kernel", "boxcar", "config.model.learned is True: must be False for"),
+        (
+            "model__kernel",
+            "boxcar",
+            "which has no gradient in its width; "
+            "kernels with a gradient: gaussian, triangular, epanechnikov",
+        ),
         ("optimizer__schedule", "noam", "must be one of .* as the model has no field"),
     ],
 )

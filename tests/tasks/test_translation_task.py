@@ -253,13 +253,13 @@ def test_figures_show_every_layer(fitted, tmp_path):
             transformer_nmt,
             "optimizer__accumulate",
             3,
-            "config.optimizer.accumulate is 3: must be a div",
+            "config.optimizer.accumulate is 3: must be a divisor",
         ),
         (
             transformer_nmt,
             "data__tokens",
             7,
-            "config.data.tokens is 7: must be at least config.data.ba",
+            "config.data.tokens is 7: must be at least config.data.batch_size_multiple",
         ),
         (
             transformer_nmt,
@@ -444,7 +444,10 @@ def test_local_p_maps_have_the_predicted_position(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 2, "n_best": 3}, "n_best is 3: must be at most the beam size 2, whi"),
+        (
+            {"beam": 2, "n_best": 3},
+            "n_best is 3: must be at most the beam size 2, which --beam sets",
+        ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0: must be above 0 and"),
         ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),

@@ -64,7 +64,8 @@ class Lock:
 
     def add(self, pid: int) -> None:
         """Adds a process to the holder, which may outlive this one to save."""
-        storage.write(self._path, f"{self.owner} {pid} {started(pid)}")
+        if self._is_mine():
+            storage.write(self._path, f"{self.owner} {pid} {started(pid)}")
 
     def _enter(self, *, waits: bool) -> None:
         if self._enabled:
@@ -83,7 +84,6 @@ class Lock:
     def _take(self, waits: bool) -> None:
         watched: float | None = None  # last refresh by a holder elsewhere
         while True:
-            self._new.write_text(self.owner)
             with contextlib.suppress(FileExistsError), self._path.open("x") as file:
                 file.write(self.owner)
                 return
@@ -95,12 +95,18 @@ class Lock:
             if here := machine == _machine() and pid.isdecimal():
                 holders = [(pid, start), *zip(added[::2], added[1::2], strict=False)]
                 void = not any(
-                    number.isdecimal() and started(int(number)) in (begun, _UNKNOWN)
+                    begun and started(int(number)) in (begun, _UNKNOWN)
                     for number, begun in holders
+                    if number.isdecimal()
                 )
             else:  # both times are those of the file system: clocks of hosts may differ
+                self._new.write_text(self.owner)
                 void = self._new.stat().st_mtime - refreshed > STALE
             if void:
+                self._new.write_text(self.owner)
+                with contextlib.suppress(FileNotFoundError):
+                    if self._read() != holder:
+                        continue  # another process has taken it over since
                 self._new.replace(self._path)
                 time.sleep(_SETTLE)
                 with contextlib.suppress(FileNotFoundError):
