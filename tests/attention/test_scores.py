@@ -314,6 +314,14 @@ def test_a_declaration_without_argument_or_axes_is_refused(parameters):
             return query
 
 
+def test_a_projection_without_parts_is_refused():
+    with pytest.raises(ValueError, match="^score: project needs parts$"):
+
+        @score_function(project=lambda key: key)
+        def score(query, key):
+            return query
+
+
 def test_parameters_name_their_axes():
     assert SCORES["concat"] is SCORES["additive"]
     assert SCORES["dot"].__name__ == "dot_scores"

@@ -452,6 +452,8 @@ def test_a_lock_is_exclusive_until_its_processes_are_gone(tmp_path, monkeypatch)
     saving.kill()
     saving.wait()
     assert lock().acquire()
+    path.write_text(f"host {ended.pid} 5 {machine} {ended.pid} ")  # gone when added
+    assert lock().acquire()
     path.write_text(f"elsewhere {ended.pid} 5 other")
     assert not lock().acquire()  # without waiting
     os.utime(path, (old := time.time() - 121, old))
