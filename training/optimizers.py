@@ -491,8 +491,9 @@ def make_optimizer(
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
     parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
+    clip = CLIPPING[optimizer.clip_by]
     if optimizer.clip:
-        parts.append(CLIPPING[optimizer.clip_by](optimizer.clip))
+        parts.append(clip(optimizer.clip))
     parts += make(rate, **{field: optimizer[field] for field in fields})
     return optax.chain(*parts)
 

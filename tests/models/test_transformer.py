@@ -168,8 +168,8 @@ def test_every_attention_sows_weights_that_sum_to_one():
     )()
     records = records_of(sown, AttentionRecord)
     assert [(r.kind, r.layer, r.queries, r.keys) for r in records] == [
-        *(("cross", layer, "target", "source") for layer in range(2)),
-        *(("decoder", layer, "previous", "previous") for layer in range(2)),
+        *(("cross", layer, "target", "source") for layer in range(3)),
+        *(("decoder", layer, "previous", "previous") for layer in range(3)),
         *(("encoder", layer, "source", "source") for layer in range(2)),
     ]
     sizes = {"source": SOURCE, "target": TARGET, "previous": TARGET}
