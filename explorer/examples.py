@@ -7,7 +7,6 @@ import itertools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from base.errors import UserError
@@ -52,7 +51,9 @@ def of_lines(
     if not lines:
         raise UserError("the input is empty: must have at least one line")
 
-    answers, steps = _answers(workdirs, which, lambda run: run.predict(lines), scores)
+    answers, steps = _answers(
+        workdirs, which, lambda run: run.predict(lines), scores, {}
+    )
     predict = f"python predict.py --workdir={shlex.quote(str(workdirs[0]))}"
     examples = [
         Example(line, f"printf '%s\\n' {shlex.quote(line)} | {predict}", each)
@@ -125,7 +126,7 @@ def _answers(
     which: str | None,
     predict: Callable[[trained.Run], list[Prediction]],
     scores: bool,
-    by_workdir: Mapping[Path, Mapping[int, list[Prediction]]] = MappingProxyType({}),
+    by_workdir: Mapping[Path, Mapping[int, list[Prediction]]],
 ) -> tuple[list[list[list[Prediction]]], list[str]]:
     """Returns the answers by example, run and moment, and the steps of the moments.
 

@@ -170,11 +170,8 @@ def _details(parts: ScoreParts | None, mask: jax.Array | None) -> ScoreDetails |
     """Parts in the shapes of `ScoreDetails`."""
     if parts is None:
         return None
-    batch, queries, keys = (
-        parts.query.shape[:2],
-        parts.query.shape[-2],
-        parts.key.shape[-2],
-    )
+    batch = parts.query.shape[:2]
+    queries, keys = parts.query.shape[-2], parts.key.shape[-2]
     bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)
     heads = jnp.shape(bias)[-3] if jnp.ndim(bias) > 2 else 1
     v = parts.v

@@ -13,7 +13,7 @@ from sweeps import space
 from sweeps.plan import Plan, Run, Trial
 from sweeps.runner import ROOT, last_line
 from sweeps.workers import Processes, Share
-from training import configuration
+from training import checks, configuration
 from training.log import read_rows
 
 _TIMED_STEPS = 20
@@ -30,7 +30,8 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 workdir = Path(folder)
                 assets[key] = config.task.prepare(config, workdir, training=True)
-        task = config.task(config, assets[key])
+        with checks.model_errors(config):
+            task = config.task(config, assets[key])
         abstract = jax.eval_shape(task.objective.init, jax.random.key(0))
         size = counted(
             sum(x.size for x in jax.tree.leaves(abstract.params)), "parameter"

@@ -1,9 +1,9 @@
 """Locks: one process at a time trains in a run directory, sweeps, or works on a run.
 
 The file of a lock names its holder, which refreshes the file's time. A lock is void if
-its holder is a dead process of this machine, or has not refreshed it for two minutes:
-the lock of another machine, such as the pod that has been replaced by this one, is
-watched for as long. Evaluation and prediction take no lock.
+its holder is a dead process of this machine, or is on another machine, such as the pod
+that has been replaced by this one, and has not refreshed it for two minutes.
+Evaluation and prediction take no lock.
 """
 
 import contextlib
@@ -92,18 +92,18 @@ class Lock:
             except FileNotFoundError:
                 continue
             _, pid, start, machine, *added = [*holder.split(), *[""] * 4]
-            if here := machine == _machine() and pid.isdecimal():
-                holders = [(pid, start), *zip(added[::2], added[1::2], strict=False)]
-                void = not any(
-                    begun and started(int(number)) in (begun, _UNKNOWN)
-                    for number, begun in holders
-                    if number.isdecimal()
+            here = machine == _machine() and pid.isdecimal()
+            if here and any(
+                begun and started(int(number)) in (begun, _UNKNOWN)
+                for number, begun in zip(
+                    [pid, *added[::2]], [start, *added[1::2]], strict=False
                 )
-            else:  # both times are those of the file system: clocks of hosts may differ
-                self._new.write_text(self.owner)
-                void = self._new.stat().st_mtime - refreshed > STALE
-            if void:
-                self._new.write_text(self.owner)
+                if number.isdecimal()
+            ):
+                raise _HeldError(self._refusal(holder))
+            self._new.write_text(self.owner)
+            # Both times are those of the file system: clocks of hosts may differ.
+            if here or self._new.stat().st_mtime - refreshed > STALE:
                 with contextlib.suppress(FileNotFoundError):
                     if self._read() != holder:
                         continue  # another process has taken it over since
@@ -113,7 +113,7 @@ class Lock:
                     if self._is_mine():
                         return
                 continue  # another process has taken it over
-            if here or not waits or watched not in (None, refreshed):
+            if not waits or watched not in (None, refreshed):
                 raise _HeldError(self._refusal(holder))
             if watched is None:
                 print(
