@@ -52,7 +52,7 @@ class TextSearch:
         *,
         seeds: Sequence[int] = (),
         keep_tree: bool = False,
-        progress: bool = False,
+        report: bool = False,
     ) -> list[list[Text]]:
         """Returns the texts of each source, best first: at most `search.n_best`.
 
@@ -64,9 +64,14 @@ class TextSearch:
             search: checked options.
             seeds: for sampling only: the seed of each source; see `Generator.generate`.
             keep_tree: whether to return the tree of a beam search.
-            progress: whether to print the number of decoded sentences after each batch,
-                on standard error; a single batch prints nothing.
+            report: whether to print the number of decoded sentences after each batch,
+                on standard error, where there are more sources than a batch takes.
         """
+
+        def progress(done: int) -> None:
+            print(f"{done} of {total} sentences", file=sys.stderr)
+
+        total = len(sources)
         distinct, n_best = search.temperature == 0, search.n_best
         if distinct and n_best > 1:  # duplicates will be dropped
             search = search.override(n_best=search.beam)
@@ -76,7 +81,7 @@ class TextSearch:
             search,
             seeds=seeds,
             keep_tree=keep_tree,
-            progress=self._progress(len(sources)) if progress else None,
+            progress=progress if report and total > self._batch_size else None,
         )
         return [self._texts(ranked, distinct)[:n_best] for ranked in hypotheses]
 
@@ -88,10 +93,3 @@ class TextSearch:
         for each in texts:
             best.setdefault(each.text, each)
         return list(best.values())
-
-    def _progress(self, total: int) -> Callable[[int], None]:
-        def progress(done: int) -> None:
-            if total > self._batch_size or done < total:
-                print(f"{done} of {total} sentences", file=sys.stderr)
-
-        return progress

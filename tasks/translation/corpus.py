@@ -4,7 +4,6 @@ The vocabulary and the evaluation splits are in a folder of the run directory, s
 evaluation and prediction do not read the corpus.
 """
 
-import contextlib
 import dataclasses
 import json
 import sys
@@ -15,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from ml_collections import ConfigDict
 
 from base import asset_files
-from base.errors import WRITTEN_AGAIN, FieldError, UserError, parse_json
+from base.errors import FieldError, UserError, parse_json
 from base.fields import Fields, Files, ordered, unread
 from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.splits import EVALUATION_SPLITS, check_split
@@ -112,42 +111,25 @@ class TextAssets(NamedTuple):
         """Returns the sources and references of a split, in normal form.
 
         Raises:
-            UserError: if the split is unknown, missing or empty.
+            UserError: if the split is unknown, missing, damaged or empty.
         """
         check_split(split)
         path = self.folder / f"{split}.json"
-        try:
-            pairs = _parse(path.read_bytes())
-        except OSError as error:
-            raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
-        if pairs is None:
-            raise _damaged(path)
+        with asset_files.reading(path):
+            pairs = [
+                (normal(source), normal(reference))
+                for source, reference in parse_json(path.read_text("utf-8"))
+            ]
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
         sources, references = zip(*pairs, strict=True)
-        return list(map(normal, sources)), list(map(normal, references))
+        return list(sources), list(references)
 
     def near_duplicates(self, split: str) -> list[int]:
         """Returns the indices of the pairs with a similar source in training."""
         path = self.folder / _NEAR_DUPLICATES
-        try:
-            return parse_json(path.read_text())[split]
-        except (OSError, ValueError, TypeError, KeyError):
-            raise _damaged(path) from None
-
-
-def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged: {WRITTEN_AGAIN}")
-
-
-def _parse(content: bytes) -> list[list[str]] | None:
-    """Returns the pairs of a file, each of two texts; None if it is damaged."""
-    with contextlib.suppress(ValueError, TypeError):
-        pairs = parse_json(content)
-        kinds = [list(map(type, pair)) for pair in pairs]
-        if isinstance(pairs, list) and kinds == [[str, str]] * len(pairs):
-            return pairs
-    return None
+        with asset_files.reading(path):
+            return parse_json(path.read_text("utf-8"))[split]
 
 
 def write_assets(

@@ -240,7 +240,7 @@ class Translation(Task):
             search,
             seeds=[x.seed for x in examples if x.seed is not None],
             keep_tree=attention,
-            progress=options is not None,
+            report=options is not None,
         )
         maps: list[tuple[AttentionMap, ...]] = [()] * len(sources)
         if attention:

@@ -491,5 +491,7 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
 @pytest.mark.parametrize("damaged", [b"", b"null", b"{}", b'[["a"]]', b'[["a", 7]]'])
 def test_damaged_pairs_of_a_run_without_a_manifest_are_refused(tmp_path, damaged):
     (tmp_path / "test.json").write_bytes(damaged)
-    with pytest.raises(UserError, match="^.*test.json is damaged: restore it from a c"):
+    with pytest.raises(
+        UserError, match="test.json cannot be read|test split.* is empty"
+    ):
         TextAssets(None, tmp_path).pairs("test")
