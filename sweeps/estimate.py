@@ -41,8 +41,9 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
         print(f"{plan.sweep.trials} trials, chosen during the sweep")
     count = plan.sweep.trials if plan.is_growing else len(trials)
     runs = (count or 1) * len(plan.sweep.seeds)
-    seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)
     steps = [plan.ladder(trial.point)[-1] for trial in trials]
+    run = plan.run(trials[0], plan.sweep.seeds[0])
+    seconds = _seconds_per_step(plan, run, min(steps[0], _TIMED_STEPS), shares)
     hours = seconds * statistics.mean(steps) * runs / len(shares) / 3600
     time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.2g} minutes"
     length = " to ".join(f"{x:,}" for x in sorted({min(steps), max(steps)}))
@@ -53,11 +54,13 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     )
 
 
-def _seconds_per_step(plan: Plan, run: Run, shares: Sequence[Share]) -> float:
-    """Times a few steps of a run, after compilation."""
-    steps = {"train_steps": _TIMED_STEPS, "eval_every": 10**6, "log_every": 5}
+def _seconds_per_step(
+    plan: Plan, run: Run, steps: int, shares: Sequence[Share]
+) -> float:
+    """Times the first steps of a run, after compilation."""
+    settings = {"train_steps": steps, "eval_every": 10**6, "log_every": 5}
     fields = [f"--config.{x}" for x in run.overrides]
-    fields += [f"--config.{name}={value}" for name, value in steps.items()]
+    fields += [f"--config.{name}={value}" for name, value in settings.items()]
     with tempfile.TemporaryDirectory() as folder:
         log, workdir = Path(folder) / "log.txt", Path(folder) / "run"
         command = ["train.py", f"--config={plan.flag}", f"--workdir={workdir}", *fields]

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -26,6 +27,7 @@ from sweeps.plan import Plan
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from training import configuration
 from training.cluster import lock as lock_module
+from training.task import create
 
 FLAG = sweep_storm.CONFIG
 LISTS = str(ROOT / "configs/pointer_sorting.py") + ":smoke"
@@ -884,6 +886,29 @@ def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, ex
     sweep = Sweep(space={"model.score": choice("dot")})
     estimate.show(Plan(sweep, translator, (), tmp_path), [workers.Share()])
     assert re.search("^1 run of .* with 1 worker at", capsys.readouterr().out, re.M)
+
+
+def test_a_dry_run_times_a_run_that_ends_before_its_schedule(
+    tmp_path, monkeypatch, capsys
+):
+    flag = LISTS
+
+    def call(self, command, share, *, folder, log):
+        prefix = "--config."
+        given = [x.removeprefix(prefix) for x in command if x.startswith(prefix)]
+        config = configuration.read(flag, given)
+        create(config, tmp_path / "run", training=True)  # as train.py checks it
+        (workdir,) = (x[10:] for x in command if x.startswith("--workdir="))
+        Path(workdir).mkdir()
+        row = {"step": config.train_steps, "split": "train", "seconds": 1.0}
+        row["steps_per_second"] = 4.0
+        (Path(workdir) / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        return 0
+
+    monkeypatch.setattr(workers.Processes, "call", call)
+    sweep = Sweep(space={"model.glimpses": choice(0, 1)})
+    estimate.show(Plan(sweep, flag, (), tmp_path / "s"), [workers.Share()])
+    assert re.search("^2 runs of 6 steps: about", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
