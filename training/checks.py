@@ -118,22 +118,18 @@ def model_errors(config: ConfigDict) -> Iterator[None]:
         raise
 
 
-def check_state(config: ConfigDict, state: Any, memory: float | None = None) -> None:
-    """Checks that training state and gradients fit into memory.
+def check_state(state: Any, memory: float | None = None) -> None:
+    """Checks that training state and gradients fit into the memory of a device.
 
     Args:
-        config: the config.
-        state: shapes and dtypes of a `TrainState`.
+        state: shapes, dtypes and shardings of a `TrainState`.
         memory: bytes of a device; None for those of this machine.
 
     Raises:
         UserError: if they do not fit.
     """
-    memory, sharded = memory or device_memory(), 1
-    if "mesh" in config:
-        data, sharded = config.mesh.data, config.mesh.fsdp
-        sharded = jax.device_count() // max(1, data) if sharded < 1 else sharded
-    total = (_bytes(state) + _bytes(state.params)) // max(1, sharded)
+    memory = memory or device_memory()
+    total = _bytes(state) + _bytes(state.params)
     if total > memory:
         leaves = jax.tree_util.tree_leaves_with_path(state.params)
         path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
@@ -200,7 +196,13 @@ def _machine_memory() -> int:
 
 
 def _bytes(tree: Any) -> int:
-    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+    """Bytes of arrays, of which a device has a shard if they have a sharding."""
+    total = 0
+    for x in jax.tree.leaves(tree):
+        sharding = getattr(x, "sharding", None)
+        shape = sharding.shard_shape(x.shape) if sharding else x.shape
+        total += math.prod(shape) * x.dtype.itemsize
+    return total
 
 
 def bytes_text(size: int) -> str:

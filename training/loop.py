@@ -220,7 +220,7 @@ class _Run:
         with checks.model_errors(self.config):
             self.like = self.layout.abstract(init, self.init_rng, rules)
         if self.memory_check:
-            checks.check_state(self.config, self.like)
+            checks.check_state(self.like)
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 from smoke import ROOT
 
@@ -207,19 +208,28 @@ class State:
 
 
 def test_a_state_that_does_not_fit_is_refused_with_its_largest_parameter():
-    params = {"in": jnp.zeros((3, 5)), "out": {"kernel": jnp.zeros((7, 44))}}
-    config = ConfigDict({"model": {"hidden": 11, "heads": 2}, "mesh": {"data": -1}})
-    config.mesh.fsdp = 1
-    parameters = 4 * (3 * 5 + 7 * 44)
+    params = {"in": jnp.zeros((3, 5)), "out": {"kernel": jnp.zeros((8, 44))}}
+    parameters = 4 * (3 * 5 + 8 * 44)
     state = State(params, params)
-    checks.check_state(config, state, memory=3 * parameters)
+    checks.check_state(state, memory=3 * parameters)
     with pytest.raises(UserError) as error:
-        checks.check_state(config, state, memory=3 * parameters - 1)
+        checks.check_state(state, memory=3 * parameters - 1)
     line = str(error.value)
     assert line.startswith("config.model needs ") and "must be at most" in line
-    assert line.endswith("the largest parameter is out/kernel (7, 44)")
-    config.mesh.fsdp = 3  # a third on each device
-    checks.check_state(config, state, memory=parameters)
+    assert line.endswith("the largest parameter is out/kernel (8, 44)")
+
+
+@pytest.mark.parametrize("axes", [("fsdp",), ("tensor",), (("fsdp", "tensor"),)])
+def test_a_device_needs_memory_for_its_shards_of_a_state(axes):
+    mesh = AbstractMesh((2, 4), ("fsdp", "tensor"))
+    sharding = NamedSharding(mesh, PartitionSpec(*axes))
+    kernel = jax.ShapeDtypeStruct((8, 44), jnp.float32, sharding=sharding)
+    state = State({"kernel": kernel, "bias": jnp.zeros(5)}, {})
+    parts = {"fsdp": 2, "tensor": 4, ("fsdp", "tensor"): 8}[axes[0]]
+    needed = 2 * 4 * (8 * 44 // parts + 5)  # parameters and gradients
+    checks.check_state(state, memory=needed)
+    with pytest.raises(UserError, match="config.model needs"):
+        checks.check_state(state, memory=needed - 1)
 
 
 def test_the_memory_of_this_machine_is_known():

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import optuna
@@ -25,6 +26,7 @@ from sweeps import estimate, report, runner, scheduler, space, state, study, wor
 from sweeps import plan as plans
 from sweeps.plan import Plan
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
+from tasks.captioning.task import Captioning
 from training import configuration
 from training.cluster import lock as lock_module
 from training.task import create
@@ -886,6 +888,21 @@ def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, ex
     sweep = Sweep(space={"model.score": choice("dot")})
     estimate.show(Plan(sweep, translator, (), tmp_path), [workers.Share()])
     assert re.search("^1 run of .* with 1 worker at", capsys.readouterr().out, re.M)
+
+
+def test_a_dry_run_prepares_the_inputs_of_each_encoder(tmp_path, monkeypatch):
+    def prepare(config, workdir, *, training):
+        if config.model.encoder == "maps":
+            raise UserError("maps are prepared")
+        return SimpleNamespace(
+            vocabulary=SimpleNamespace(size=9), blank=lambda: np.zeros((1, 32, 32, 3))
+        )
+
+    monkeypatch.setattr(Captioning, "prepare", prepare)
+    captioner = str(ROOT / "configs/captioning.py:smoke")
+    sweep = Sweep(space={"model.encoder": choice("cnn", "maps")})
+    with pytest.raises(UserError, match="maps are prepared"):
+        estimate.show(Plan(sweep, captioner, (), tmp_path), [workers.Share()])
 
 
 def test_a_dry_run_times_a_run_that_ends_before_its_schedule(
