@@ -50,7 +50,10 @@ def read_regular(path: Path) -> bytes:
     Raises:
         OSError: if the file cannot be read or is not a regular file.
     """
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:  # a NUL in the path
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "not a regular file")
     return path.read_bytes()

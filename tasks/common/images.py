@@ -17,6 +17,7 @@ from tasks.common.user_files import UserFiles
 
 # Pillow reads more formats; some of them start other programs.
 _IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")  # of their files
 _MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
 
 

@@ -34,7 +34,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, one_line, parse_whole
 from base.fields import Fields
 from base.ranges import (
     BATCH,
@@ -367,15 +367,20 @@ class Exploration(Task):
 
     def parse(self, line: str, options: NoOptions) -> Episodes:
         """Returns the episode of an environment's name and a seed."""
-        name, tab, seed = line.partition("\t")
-        if not (tab and seed.isdecimal() and int(seed) < _MAX_SEED):
+        name, _, seed = line.partition("\t")
+        try:
+            number = parse_whole(seed)
+            if number >= _MAX_SEED:
+                raise ValueError
+        except ValueError:
             raise UserError(
-                f"{line!r} must be an environment, a tab and a seed below {_MAX_SEED}"
-            )
+                f"{one_line(line)} must be an environment, a tab and a seed below "
+                f"{_MAX_SEED}"
+            ) from None
         name, trained = name.strip(), self.config.data.environment
         if self._environment(name).actions != self._environment(trained).actions:
             raise UserError(f"{name} has not the actions of {trained}")
-        return Episodes(np.array([0, int(seed)], np.uint32), name)
+        return Episodes(np.array([0, number], np.uint32), name)
 
     def show(self, example: Episodes, answer: Any) -> Prediction:
         """Returns the actions and the reward; its score is the share of cells."""

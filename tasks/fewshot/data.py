@@ -30,15 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from base.errors import UserError
+from base.errors import UserError, one_line
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
-from tasks.common.images import read_image
+from tasks.common.images import SUFFIXES, read_image
 from tasks.common.packages import deb_files, fetch_deb
 from tasks.common.splits import SPLITS, held_out_rng
 
 SOURCES = ("matplotlib", "noto", "folder")
 SIDE = 28  # I
-IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 _EXAMPLES = 20  # E of printed letters, as in Omniglot
 _LETTERS = range(10, 41)  # numbers of letters of a script; the first ones are taken
 _DIFFERENT = 0.9  # maximum correlation of two classes
@@ -243,10 +242,18 @@ def _folders(folder: Path) -> dict[str, dict[str, np.ndarray]]:
 
 
 def class_folders(folder: Path) -> dict[Path, list[Path]]:
-    """Returns the folders that have images, and these images, in order."""
-    files = (x for x in folder.rglob("*") if x.suffix.lower() in IMAGES)
+    """Returns the folders that have images, and these images, in order.
+
+    Raises:
+        UserError: if `folder` cannot be read.
+    """
+    try:
+        files = sorted(x for x in folder.rglob("*") if x.suffix.lower() in SUFFIXES)
+    except (OSError, ValueError) as error:  # a long name, or a NUL in it
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"folder {one_line(str(folder))}: {reason}") from None
     classes: dict[Path, list[Path]] = collections.defaultdict(list)
-    for path in sorted(files):
+    for path in files:
         classes[path.parent].append(path)
     return dict(classes)
 

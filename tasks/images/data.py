@@ -23,14 +23,13 @@ from base import storage
 from base.errors import UserError
 from tasks.captioning import drawings
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
-from tasks.common.images import Photos, image_files
+from tasks.common.images import SUFFIXES, Photos, image_files
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 
 SOURCES = ("openmoji", "corners", "folder")
 _SHIFT_PART = 16  # the maximum shift is 1/16 of a side
 _MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 class LabelledImages(NamedTuple):
@@ -97,7 +96,7 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
         raise UserError(f"config.data.folder is {str(path)!r}: {accepted}")
     files = files or image_files()
     every = [(p, label) for label, x in enumerate(classes) for p in folders[x]]
-    images = [(p, x) for p, x in every if p.suffix.lower() in _SUFFIXES]
+    images = [(p, x) for p, x in every if p.suffix.lower() in SUFFIXES]
     others = len(every) - len(images)
     used = [p for p, _ in images if files.uses(p)]
     files.check(used, f"config.data.folder is {str(path)!r}")
@@ -106,9 +105,9 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
     filled = set(labels)
     for label, subfolder in enumerate(classes):
         if label not in filled:
-            raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
+            raise UserError(f"{subfolder} has no images ({', '.join(SUFFIXES)})")
     rules = {
-        f"in class folders with another suffix than {', '.join(_SUFFIXES)}": others,
+        f"in class folders with another suffix than {', '.join(SUFFIXES)}": others,
         "not in a class folder": sum(not p.is_dir() for p in entries),
         "hidden folders": len(folders) - len(classes),
     }

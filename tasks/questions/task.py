@@ -277,9 +277,9 @@ class QuestionAnswering(Task):
     def picked(self, split: str, count: int) -> dict[str, Story]:
         """Returns the first stories of each task, up to their last question."""
         stories, each = {}, max(count // len(self.source.stories), 1)
-        for task, splits in self.source.stories.items():
+        for task, lines_of_stories in self.source.of_split(split).items():
             name = "own_stories" if task == sources.OWN_STORIES else f"task_{task}"
-            for number, lines in enumerate(splits[split][:each], 1):
+            for number, lines in enumerate(lines_of_stories[:each], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)
                 stories[f"{name}_{number}"] = Story(task, 1, lines[:last])
         return stories

@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, one_line, parse_whole
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, SIZE
 from base.records import DETAILS, AttentionRecord, records_of
@@ -168,11 +168,16 @@ class Trials(Task):
         """Returns the trial of a line such as `bandit<tab>7`."""
         name, _, seed = line.partition("\t")
         problem = self.config.data.problem
-        if name.strip() != problem or not seed.strip().isdecimal():
+        try:
+            number = parse_whole(seed.strip())
+            if name.strip() != problem:
+                raise ValueError
+        except ValueError:
             raise UserError(
-                f"{line!r} must be {problem} and a whole number, separated by a tab"
-            )
-        return {"seed": np.array([0, int(seed) % 2**32], np.uint32)}
+                f"{one_line(line)} must be {problem} and a whole number, separated by "
+                "a tab"
+            ) from None
+        return {"seed": np.array([0, number % 2**32], np.uint32)}
 
     def show(self, example: Any, answer: Any) -> Prediction:
         """Returns the actions and the reward of a trial, and the agent's attention."""

@@ -38,7 +38,7 @@ from tasks.common.vocabulary import UNK, Words, by_frequency
 from tasks.visual_questions import scenes
 
 SOURCES = ("scenes", "easy", "files")
-_EASY_SIZE = 64  # rows and columns of its images
+EASY_SIZE = 64  # rows and columns of its images
 _EASY_VALIDATION = 400  # images
 _SEEDS = 2**63  # of scenes
 _ARTICLES = {"a", "an", "the"}
@@ -170,7 +170,8 @@ class VisualData:
         text = json.dumps(content, ensure_ascii=False, indent=1)
         asset_files.write(folder / "vocabulary.json", text + "\n")
         if data.source == "files":
-            splits = [split for split in SPLITS if data.files[split].questions]
+            named = any(data.files.test.values())
+            splits = SPLITS if named else SPLITS[:-1]
             self.files.write(folder, (x for each in splits for x in self._used(each)))
 
     def _used(self, split: str) -> Iterable[tuple[Any, ...]]:
@@ -257,7 +258,7 @@ def read_easy(path: Path, split: str) -> Questions:
     with zipfile.ZipFile(path) as wheel:
         entries = parse_json(wheel.read(f"{folder}/questions.json"))
         count = 1 + max(number for *_, number in entries)
-        images = np.zeros((count, _EASY_SIZE, _EASY_SIZE, 3), np.uint8)
+        images = np.zeros((count, EASY_SIZE, EASY_SIZE, 3), np.uint8)
         for number, image in enumerate(images):
             content = io.BytesIO(wheel.read(f"{folder}/images/{number}.png"))
             image[:] = np.asarray(Image.open(content, formats=["PNG"]).convert("RGB"))
@@ -276,12 +277,11 @@ def _easy_type(text: str) -> str:
     return "exists"
 
 
-def require(files: Mapping[str, Mapping[str, str]]) -> None:
-    """Raises a UserError if a file of training or validation is not named."""
-    for split in ("train", "validation"):
-        for field in ("questions", "annotations", "images"):
-            if not files[split][field]:
-                raise UserError(f"config.data.files.{split}.{field} is missing")
+def require(fields: Mapping[str, str], split: str) -> None:
+    """Raises a UserError if `config.data.files.SPLIT` does not name all its files."""
+    for field in ("questions", "annotations", "images"):
+        if not fields[field]:
+            raise UserError(f"config.data.files.{split}.{field} is missing")
 
 
 def read_files(
@@ -299,9 +299,10 @@ def read_files(
         images: checks the images.
 
     Raises:
-        UserError: for a file that is missing or in another format, a question without
-            an annotation or an image, or a damaged image.
+        UserError: for a file that is not named, is missing or in another format, a
+            question without an annotation or an image, or a damaged image.
     """
+    require(fields, split)
     name = f"config.data.files.{split}"
     questions = _entries(fields["questions"], "questions", name)
     annotated = {

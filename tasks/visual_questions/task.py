@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, SIZE, WEIGHT, Choice, Range
 from base.records import AttentionRecord, records_of
@@ -33,6 +33,7 @@ from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from tasks.common.images import read_image
 from tasks.common.objectives import supervised
+from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import UNK
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
@@ -72,6 +73,8 @@ class VisualFields(Fields):
     def __post_init__(self):
         if self.source != "files":
             unread("files", self.files, "config.data.source=files")
+        if self.source == "easy" and self.size != visual.EASY_SIZE:
+            raise FieldError("size", self.size, f"{visual.EASY_SIZE} for easy-VQA")
 
 
 class VisualEvaluation(EvaluationConfig):
@@ -113,7 +116,8 @@ class VisualQuestionAnswering(Task):
         if not training:
             return VisualData(config, visual.load(folder))
         if config.data.source == "files":
-            visual.require(config.data.files)
+            for split in SPLITS[:-1]:
+                visual.require(config.data.files[split], split)
         data = VisualData(config)
         data.write(folder)
         return data

@@ -27,6 +27,12 @@ def test_a_table_is_read_back_cell_by_cell(tmp_path):
             assert list(csv.reader(file, delimiter="\t")) == [header, *rows]
 
 
+@pytest.mark.parametrize("name", ["nowhere", "a\0b"])
+def test_a_path_that_no_file_can_have_is_one_of_a_missing_file(name, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        storage.read_regular(tmp_path / name)
+
+
 def test_only_cells_that_need_it_are_quoted():
     row = ["it's 3, 5", "", 7, ' "a"', "b\tc"]
     assert storage.tsv_row(row) == 'it\'s 3, 5\t\t7\t" ""a"""\t"b\tc"'

@@ -313,7 +313,13 @@ def test_eight_devices_explore_as_one(request):
 def test_a_line_is_an_environment_and_a_seed(task):
     example = task.parse("rooms-3\t7", None)
     assert example.environment == "rooms-3" and list(example.seed) == [0, 7]
-    for line in ("rooms", "rooms 7", "rooms\t-1", f"rooms\t{2**32}", "rooms\tx"):
+    for line in (
+        "rooms",
+        "rooms 7",
+        "rooms\tx",
+        f"rooms\t{2**32}",
+        "rooms\t" + "9" * 5000,
+    ):
         with pytest.raises(UserError, match="must be an environment, a tab and a seed"):
             task.parse(line, None)
     with pytest.raises(UserError, match="^'cave' must be rooms"):

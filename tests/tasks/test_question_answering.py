@@ -1,6 +1,7 @@
 """Question answering: linear start, clipping, supervision, scores, own files."""
 
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.text import Line
 from tasks.questions.models import LinearStart, fact_losses
-from tasks.questions.task import QuestionOptions, Story
+from tasks.questions.task import QuestionAnswering, QuestionOptions, Story
 from training import configuration, evaluate, optimizers
 from training.optimizers import make_optimizer
 from training.task import NoOptions, Task, create
@@ -386,6 +387,9 @@ def test_a_split_without_a_file_has_no_evaluation():
     source = sources.Source({0: {"train": story}}, {0: Vocabulary(["a"])})
     with pytest.raises(UserError, match="config.data.files.test is not set"):
         source.questions("test")
+    task = SimpleNamespace(source=source)
+    with pytest.raises(UserError, match="config.data.files.test is not set"):
+        QuestionAnswering.picked(task, "test", 10)
 
 
 def test_predictions_name_unknown_words_and_tasks(tmp_path):

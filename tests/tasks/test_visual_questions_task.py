@@ -18,7 +18,8 @@ from tasks.common.splits import SPLITS
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
 from tasks.visual_questions.task import answer_losses, object_losses
-from training.task import NoOptions, create
+from training import configuration
+from training.task import NoOptions, Task, create
 
 SIZE, CELL = 64, 21
 
@@ -334,8 +335,19 @@ def test_faulty_files_are_named(change, message, tmp_path):
         create(config, tmp_path / "run", training=True)
 
 
+def test_the_images_of_easy_vqa_are_not_scaled():
+    config = get_config("easy")
+    config.data.size = 96
+    with pytest.raises(UserError, match="config.data.size is 96: must be 64"):
+        configuration.check(config, Task)
+
+
 def test_missing_fields_of_files_are_named(tmp_path):
     config = vqa_files(tmp_path)
+    config.data.files.test = {"questions": "", "annotations": "", "images": ""}
+    task = task_of(config, tmp_path / "without_test")
+    with pytest.raises(UserError, match="^config.data.files.test.questions is missing"):
+        task.data.questions("test")
     config.data.files.validation.images = ""
     with pytest.raises(UserError, match="^config.data.files.validation.images is miss"):
         create(config, tmp_path / "run", training=True)

@@ -11,7 +11,7 @@ import functools
 import json
 import random
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from base import asset_files, storage
@@ -125,15 +125,23 @@ class Source:
             UserError: if a user's stories lack the split, or for an unknown word.
         """
         parts = {}
-        for task, splits in self.stories.items():
-            if split not in splits:
-                raise UserError(
-                    f"config.data.files.{split} is not set: there are no questions for "
-                    f"--split={split}"
-                )
+        for task, stories in self.of_split(split).items():
             name = f"task {task}" if task else f"config.data.files.{split}"
-            parts[task] = encode(splits[split], self.vocabularies[task], name)
+            parts[task] = encode(stories, self.vocabularies[task], name)
         return parts
+
+    def of_split(self, split: str) -> dict[int, Sequence[Lines]]:
+        """Returns the stories of a split by task.
+
+        Raises:
+            UserError: if a user's stories lack the split.
+        """
+        if any(split not in splits for splits in self.stories.values()):
+            raise UserError(
+                f"config.data.files.{split} is not set: there are no questions for "
+                f"--split={split}"
+            )
+        return {task: splits[split] for task, splits in self.stories.items()}
 
 
 def from_files(files: Mapping[str, str]) -> Splits:
