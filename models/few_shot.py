@@ -32,6 +32,7 @@ from flax import linen as nn
 
 from attention.core import attend
 from attention.scores import SCORES
+from base.devices import data_axis
 from base.ranges import COUNT, LAYERS, SIZE, Choice
 from base.records import AttentionRecord
 from models.attention import Score
@@ -50,12 +51,10 @@ class Embedding(nn.Module):
         channels: channels of each 3 x 3 convolution, which batch norm, ReLU and max
             pooling over 2 x 2 pixels follow.
         features: C.
-        axis_name: axis of `jax.pmap` for the statistics of batch norm.
     """
 
     channels: Sequence[int]
     features: int
-    axis_name: str | None = None
 
     @nn.compact
     def __call__(self, image: jax.Array, *, train: bool) -> jax.Array:
@@ -67,7 +66,7 @@ class Embedding(nn.Module):
                 use_running_average=not train,
                 momentum=_MOMENTUM,
                 use_fast_variance=False,
-                axis_name=self.axis_name,
+                axis_name=data_axis(),
             )(x)
             x = nn.max_pool(nn.relu(normed), (2, 2), (2, 2))
         return Dense(self.features)(x.reshape(len(x), -1))
@@ -83,14 +82,12 @@ class EpisodeClassifier(nn.Module):
         shots: maximum K.
         channels: see `Embedding`.
         embedding: C.
-        axis_name: see `Embedding`.
     """
 
     ways: Annotated[int, SIZE]
     shots: Annotated[int, SIZE]
     channels: Annotated[Sequence[int], SIZE.each()] = (64, 64, 64, 64)
     embedding: Annotated[int, SIZE] = 64
-    axis_name: str | None = None
 
     @nn.compact
     def __call__(self, image: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
@@ -105,7 +102,7 @@ class EpisodeClassifier(nn.Module):
             [B, W] logits.
         """
         check_fields(self)
-        embed = Embedding(self.channels, self.embedding, self.axis_name)
+        embed = Embedding(self.channels, self.embedding)
         pixels = image.reshape(-1, *image.shape[2:], 1)
         x = embed(pixels, train=train).reshape(*image.shape[:2], -1)  # [B, T, C]
         labels = jax.nn.one_hot(label[:, :-1], self.ways)  # [B, T - 1, W]

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.spatial import NON_LOCAL, max_pool
+from base.devices import data_axis
 from base.errors import FieldError
 from base.ranges import SIZE, Choice
 from base.records import AttentionRecord
@@ -43,14 +44,11 @@ class BatchNorm(nn.Module):
 
     Attributes:
         classes: Y; 0 for a single scale and bias.
-        axis_name: axis of `jax.pmap` or `jax.vmap` over which batch statistics are
-            averaged; None for a single device.
         decay: maximum decay of the moving statistics, which are used outside of
             training; see `moving`.
     """
 
     classes: int = 0
-    axis_name: str | None = None
     decay: float = 0.999
 
     @nn.compact
@@ -63,7 +61,7 @@ class BatchNorm(nn.Module):
             momentum=moving(steps.value, self.decay),
             use_scale=False,
             use_bias=False,
-            axis_name=self.axis_name,
+            axis_name=data_axis(),
             name="statistics",
         )
         x = normalise(x, use_running_average=not train)
@@ -167,7 +165,6 @@ class Network(nn.Module):
         channel_multiplier: maximum factor of `channels`.
         form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
-        axis_name: see `BatchNorm`.
     """
 
     classes: Annotated[int, SIZE]
@@ -182,7 +179,6 @@ class Network(nn.Module):
     value_reduction: Annotated[int, SIZE] = 1
     pool: bool = False
     spectral: bool = True
-    axis_name: str | None = None
 
     @property
     def kernel_init(self) -> Callable:
@@ -244,7 +240,7 @@ class Network(nn.Module):
 
     def norm(self, name: str, *, classes: int = 0) -> BatchNorm:
         """Creates a batch norm."""
-        return BatchNorm(classes, self.axis_name, name=name)
+        return BatchNorm(classes, name=name)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Applies self-attention to a map x if `attention` contains its size."""

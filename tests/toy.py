@@ -91,14 +91,13 @@ class Toy(Task):
     def prepare(cls, config, workdir, *, training):
         (workdir / "assets").mkdir(exist_ok=True)
 
-    def __init__(self, config, assets=None, *, axis_name=None):
+    def __init__(self, config, assets=None):
         self.config = config
         self.objective = Supervised(
             self.init_params,
             self.loss,
             make_optimizer(config),
             accumulate=config.optimizer.accumulate,
-            axis_name=axis_name,
         )
 
     def init_params(self, rng):

@@ -78,7 +78,6 @@ class Adversarial(Objective):
         size: int,
         average_decay: Callable[[jax.Array], jax.Array],
         measure: Callable[[Params], dict[str, jax.Array]] = lambda params: {},
-        axis_name: str | None = None,
     ):
         """Creates the objective.
 
@@ -91,12 +90,10 @@ class Adversarial(Objective):
             average_decay: decay of the generator's moving average, in [0, 1), as a
                 function of the step count.
             measure: function from the parameters to metrics by name.
-            axis_name: see `training.parallel.psum`.
         """
         self.models, self.optimizers, self.loss = models, optimizers, loss
         self.latent_size, self.size = latent_size, size
         self.average_decay, self.measure = average_decay, measure
-        self.axis_name = axis_name
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -156,7 +153,7 @@ class Adversarial(Objective):
             return jnp.sum(self.loss.generator(logits))
 
         value, gradient = jax.value_and_grad(generator_loss)(fake)
-        grads, value = parallel.psum((back(gradient)[0], value), self.axis_name)
+        grads, value = parallel.psum((back(gradient)[0], value))
         params, opt_state = self._descend(
             "generator", params, opt_state, grads, sums["count"]
         )
@@ -237,7 +234,7 @@ class Adversarial(Objective):
         )
         sums = {"loss": value, "real": losses[0], "fake": losses[1]}
         sums["count"] = jnp.asarray(len(label), jnp.float32)
-        sums, grads = parallel.psum((sums, grads), self.axis_name)
+        sums, grads = parallel.psum((sums, grads))
         return grads, new, sums
 
     def _descend(self, name, params, opt_state, grads, count):

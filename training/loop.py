@@ -105,7 +105,7 @@ def _train(
         with job.first_alone("the assets are written"):
             if jax.process_index() == 0:
                 configuration.compare(config, workdir)  # again, with the lock
-            task = create(config, workdir, training=True, axis_name=layout.axis_name)
+            task = create(config, workdir, training=True)
             if jax.process_index() == 0:  # after the data, which may be faulty
                 configuration.record(config, workdir)
         for line in optimizers.warnings(config):

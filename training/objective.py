@@ -63,7 +63,6 @@ class Supervised(Objective):
         extra: Any = None,
         update_extra: Callable[[Any, Metrics], Any] | None = None,
         accumulate: int = 1,
-        axis_name: str | None = None,
     ):
         """Creates the objective.
 
@@ -76,11 +75,10 @@ class Supervised(Objective):
             update_extra: `update_extra(extra, metrics) -> extra`, called after each
                 step; None keeps `extra` constant.
             accumulate: number of micro-batches that a batch is split into.
-            axis_name: see `training.parallel.psum`.
         """
         self.init_params, self.loss, self.optimizer = init_params, loss, optimizer
         self.extra, self.update_extra = extra, update_extra
-        self.accumulate, self.axis_name = accumulate, axis_name
+        self.accumulate = accumulate
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -91,9 +89,7 @@ class Supervised(Objective):
     ) -> tuple[TrainState, Metrics]:
         """Takes one step of the optimizer."""
         loss = functools.partial(self.loss, state=state)
-        grads, metrics = gradients(
-            loss, state.params, batch, rng, self.accumulate, self.axis_name
-        )
+        grads, metrics = gradients(loss, state.params, batch, rng, self.accumulate)
         state = state.update(grads, self.optimizer)
         if self.update_extra is not None:
             extra = self.update_extra(state.extra, metrics)

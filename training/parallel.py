@@ -20,27 +20,27 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
+from base.devices import DATA, data_axis
 from base.errors import UserError
 from training import sharding
 from training.cluster import job
-from training.sharding import AXES, DATA, FSDP, TENSOR
+from training.sharding import AXES, FSDP, TENSOR
 
 
-def psum(tree: Any, axis_name: str | None) -> Any:
-    """Sums each leaf over the devices.
+def psum(tree: Any) -> Any:
+    """Sums each leaf over the devices that `data_axis` maps a step over.
 
     All leaves are summed as one vector, because two sums in flight can deadlock on a
     CPU: each can occupy a core that the other waits for.
 
     Args:
-        tree: a pytree of arrays.
-        axis_name: axis of the devices under "pmap". None under "jit", where arrays
-            already span the whole batch; the tree is then returned unchanged.
+        tree: a pytree of arrays; returned unchanged if no map binds the axis.
     """
-    if axis_name is None:
+    axis = data_axis()
+    if axis is None:
         return tree
     flat, unravel = ravel_pytree(tree)
-    return unravel(jax.lax.psum(flat, axis_name))
+    return unravel(jax.lax.psum(flat, axis))
 
 
 def make_mesh(config: ConfigDict) -> Mesh:
@@ -99,11 +99,6 @@ class Layout:
         self._pieces = sorted(pieces)
         self._rules: sharding.Rules = ()
         self._jitted: dict[Callable[..., Any], Any] = {}
-
-    @property
-    def axis_name(self) -> str | None:
-        """Device axis that a step sums over; None under `jit`."""
-        return DATA if self.pmap else None
 
     def abstract(
         self,

@@ -101,7 +101,6 @@ def gradients(
     batch: Any,
     rng: jax.Array,
     accumulate: int = 1,
-    axis_name: str | None = None,
 ) -> tuple[Any, Metrics]:
     """Returns the gradients of sum / count over the whole batch, and the metrics.
 
@@ -114,7 +113,6 @@ def gradients(
         batch: pytree of arrays with the batch on the first axis.
         rng: a PRNG key for this step; it is split over micro-batches.
         accumulate: number of micro-batches; divides the batch size per device.
-        axis_name: see `parallel.psum`.
 
     Returns:
         Gradients like `params`, and `{"loss": (sum, count), **metrics}`.
@@ -144,7 +142,7 @@ def gradients(
             lambda x: jnp.zeros(x.shape, x.dtype), (value, count, metrics, grads)
         )
         sums, _ = jax.lax.scan(micro, zeros, parts)
-    value, count, metrics, grads = parallel.psum(sums, axis_name)
+    value, count, metrics, grads = parallel.psum(sums)
     scale = 1 / jnp.maximum(count, 1)
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
     return grads, {"loss": (value, count), **metrics}

@@ -156,14 +156,12 @@ class Task(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def __init__(self, config: ConfigDict, assets: Any, *, axis_name: str | None):
+    def __init__(self, config: ConfigDict, assets: Any):
         """Builds the model and the objective.
 
         Args:
             config: a config that `configuration.check` accepts.
             assets: result of `prepare`.
-            axis_name: axis of the devices that a step sums over; None if arrays
-                span the whole batch.
         """
 
     @abc.abstractmethod
@@ -321,20 +319,13 @@ class Task(abc.ABC):
         return []
 
 
-def create(
-    config: ConfigDict,
-    workdir: Path,
-    *,
-    training: bool,
-    axis_name: str | None = None,
-) -> Task:
+def create(config: ConfigDict, workdir: Path, *, training: bool) -> Task:
     """Returns the task of a config, built from its assets.
 
     Args:
         config: a config that `configuration.check` accepts.
         workdir: the run directory.
         training: see `Task.prepare`.
-        axis_name: see `Task`.
 
     Raises:
         UserError: for data that cannot be read or are not those of the checkpoints of
@@ -347,4 +338,4 @@ def create(
     if training:
         asset_files.seal(folder)
     with checks.model_errors(config):
-        return config.task(config, assets, axis_name=axis_name)
+        return config.task(config, assets)

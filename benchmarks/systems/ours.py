@@ -89,7 +89,7 @@ def training(config, assets):
         assets: assets of the task.
     """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
-    task = config.task(config, assets, axis_name=layout.axis_name)
+    task = config.task(config, assets)
     abstract_state = layout.abstract(task.objective.init, rng)
     step = layout.compile(task.objective.step, abstract_state)
     state = layout.init(task.objective.init, rng, abstract_state)

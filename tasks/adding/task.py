@@ -83,14 +83,12 @@ class Adding(Task):
     metric = ("accuracy", "max")
     Config = AddingConfig
 
-    def __init__(
-        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
         blank = jnp.zeros((1, 1, 2))
-        self.objective = supervised(self, blank, axis_name=axis_name)
+        self.objective = supervised(self, blank)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.adding.data.batches`."""

@@ -91,9 +91,7 @@ class Algorithmic(Task):
     metric = ("bits", "min")
     Config = AlgorithmicConfig
 
-    def __init__(
-        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         self.kind = algorithmic.kind_of(config.data.kind)
@@ -103,7 +101,7 @@ class Algorithmic(Task):
         sizes = config.data.max_size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
         inputs = jnp.zeros((1, 2, self.kind.inputs))
-        self.objective = supervised(self, inputs, axis_name=axis_name)
+        self.objective = supervised(self, inputs)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.algorithmic.data.batches`."""

@@ -180,9 +180,7 @@ class Captioning(Task):
             print("".join(f"data: {line}\n" for line in lines), file=sys.stderr, end="")
         return data
 
-    def __init__(
-        self, config: ConfigDict, assets: CaptionData, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: CaptionData):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
@@ -193,7 +191,6 @@ class Captioning(Task):
         self.objective = supervised(
             self,
             blank,
-            axis_name=axis_name,
             extra=reinforce.initial_baseline(self.model.draws),
             update_extra=reinforce.move_baseline,
         )

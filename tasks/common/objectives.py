@@ -9,7 +9,6 @@ from training.optimizers import make_optimizer
 def supervised(
     task: Any,
     *blank: Any,
-    axis_name: str | None,
     kind: type[Supervised] = Supervised,
     **options: Any,
 ) -> Supervised:
@@ -18,7 +17,6 @@ def supervised(
     Args:
         task: a task with `config`, `model` and `loss`.
         *blank: inputs from which the model initialises its parameters.
-        axis_name: see `training.task.Task`.
         kind: class of the objective.
         **options: further options of it, such as `extra`.
     """
@@ -27,4 +25,4 @@ def supervised(
         return task.model.init(rng, *blank, train=False)["params"]
 
     optimizer = make_optimizer(task.config)
-    return kind(init_params, task.loss, optimizer, axis_name=axis_name, **options)
+    return kind(init_params, task.loss, optimizer, **options)

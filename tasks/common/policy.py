@@ -41,7 +41,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
 from base.fields import Fields
 from base.ranges import LAYERS, POSITIVE, PROBABILITY, WEIGHT
 from tasks.common.batches import Batch, EndlessBatches
@@ -216,7 +215,6 @@ class PolicyGradient(Objective):
         horizon: int,
         environments: int = 0,
         auxiliary: Auxiliary | None = None,
-        axis_name: str | None = None,
     ):
         """Creates the objective.
 
@@ -228,19 +226,10 @@ class PolicyGradient(Objective):
             horizon: T.
             environments: B if environments go on from update to update; else 0.
             auxiliary: another reward and loss.
-            axis_name: see `training.parallel.psum`.
-
-        Raises:
-            UserError: for environments that go on, under `pmap`.
         """
-        if environments and axis_name:
-            raise UserError(
-                "config.parallel must be jit: the state of the environments is on all "
-                "devices"
-            )
         self.environment, self.policy, self.optimizer = environment, policy, optimizer
         self.weights, self.horizon, self.environments = weights, horizon, environments
-        self.auxiliary, self.axis_name = auxiliary, axis_name
+        self.auxiliary = auxiliary
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -294,9 +283,7 @@ class PolicyGradient(Objective):
         parts = jax.lax.stop_gradient((memory, rollout, advantage, target))
 
         def epoch(state: TrainState, _: None) -> tuple[TrainState, Metrics]:
-            grads, metrics = gradients(
-                self.loss, state.params, parts, rng, axis_name=self.axis_name
-            )
+            grads, metrics = gradients(self.loss, state.params, parts, rng)
             return state.update(grads, self.optimizer), metrics
 
         new, metrics = jax.lax.scan(epoch, state, None, self.weights.epochs)
@@ -354,7 +341,7 @@ class PolicyGradient(Objective):
 
     def _normalized(self, advantage: jax.Array) -> jax.Array:
         moments = advantage.sum(), jnp.square(advantage).sum(), 1.0 * advantage.size
-        total, squares, count = parallel.psum(moments, self.axis_name)
+        total, squares, count = parallel.psum(moments)
         mean = total / count
         std = jnp.sqrt(jnp.maximum(squares / count - mean**2, 0))
         return (advantage - mean) / (std + 1e-8)

@@ -25,7 +25,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import flax
 import jax
@@ -103,6 +103,7 @@ class ExplorationConfig(ModelConfig):
     data: ExplorationData = ExplorationData()
     loss: CuriosityLoss = CuriosityLoss()
     evaluation: ExplorationEvaluation = ExplorationEvaluation()
+    parallel: Literal["jit"] = "jit"  # environments that go on are on all devices
 
 
 @flax.struct.dataclass
@@ -167,9 +168,7 @@ class Exploration(Task):
     table = "episodes", ("actions", "steps", "reward", "coverage")
     figure_name = "episode"
 
-    def __init__(
-        self, config: ConfigDict, assets: None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         try:
@@ -183,7 +182,6 @@ class Exploration(Task):
             environment,
             config.data.steps,
             environments=config.data.batch_size,
-            axis_name=axis_name,
         )
 
     def _environment(self, name: str) -> Television:

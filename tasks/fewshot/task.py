@@ -9,8 +9,8 @@ with their 95 % confidence intervals, +- `interval_K`. A full evaluation also re
 the accuracy of the nearest neighbour in pixels, `nearest_K`.
 
 Works with models whose `model.apply(variables, image, label, train=...)` returns logits
-[B, W] of the last image of each episode, with the fields `ways`, `shots` and
-`axis_name` and the collection batch_stats. They may sow attention over the steps.
+[B, W] of the last image of each episode, with the fields `ways` and `shots` and the
+collection batch_stats. They may sow attention over the steps.
 
 Axes: B episodes; T = N K + 1 images of an episode; I rows and columns of an image; W =
 N classes.
@@ -124,8 +124,6 @@ class FewShot(Task):
         self,
         config: ConfigDict,
         assets: Callable[[], Mapping[str, Characters]],
-        *,
-        axis_name: str | None = None,
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self._read = config, assets
@@ -135,7 +133,6 @@ class FewShot(Task):
             config.model,
             ways=data.ways,
             shots=max(data.shots, *config.evaluation.shots),
-            axis_name=axis_name,
         )
         blank = jnp.zeros((1, data.ways + 1, fewshot.SIDE, fewshot.SIDE))
         label = jnp.zeros(blank.shape[:2], jnp.int32)
@@ -143,7 +140,6 @@ class FewShot(Task):
             lambda rng: self.model.init(rng, blank, label, train=False),
             self.loss,
             make_optimizer(config),
-            axis_name=axis_name,
         )
 
     def train_data(self) -> EpisodeBatches:

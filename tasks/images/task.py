@@ -166,9 +166,7 @@ class Adversarial(Task):
             names = storage.lines(path.read_text("utf-8"), str(path))
             return Assets(tuple(names), left_out)
 
-    def __init__(
-        self, config: ConfigDict, assets: Assets, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Assets):
         """Builds both networks; see `Task`."""
         self.config = config
         self.classes, self.left_out = assets
@@ -181,7 +179,6 @@ class Adversarial(Task):
                 config.model,
                 name=family,
                 classes=len(self.classes),
-                axis_name=axis_name,
                 attention=tuple(config.attention[name]),
             )
             for name, family in families.items()
@@ -194,7 +191,6 @@ class Adversarial(Task):
             size=config.model.size,
             average_decay=functools.partial(moving, decay=config.average_decay),
             measure=gammas,
-            axis_name=axis_name,
         )
         self.generator = ImageGenerator(
             self.models["generator"], self.objective.sample, _BATCH

@@ -79,9 +79,7 @@ class Agreement(Task):
     Options = LanguageOptions
     batch_size = 50
 
-    def __init__(
-        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config, self.language = config, config.data.language
         self.words = agreement.vocabulary(self.language)
@@ -92,7 +90,7 @@ class Agreement(Task):
         self.sizes = list(dict.fromkeys(sizes))
         self.continuations = Continuations(self.model, self.words)
         tokens = jnp.ones((1, 2), jnp.int32)
-        self.objective = supervised(self, tokens, axis_name=axis_name)
+        self.objective = supervised(self, tokens)
 
     def train_data(self) -> agreement.AgreementBatches:
         """Returns the training batches; see `tasks.language.agreement_data`."""

@@ -137,9 +137,7 @@ class TextModeling(Task):
             print(line, file=sys.stderr)
         return texts
 
-    def __init__(
-        self, config: ConfigDict, assets: Texts, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Texts):
         """Builds the model and the objective; see `Task`."""
         self.config, self.texts = config, assets
         vocabulary = assets.vocabulary
@@ -150,9 +148,7 @@ class TextModeling(Task):
         self.read = jax.jit(self._read)
         tokens = jnp.ones((1, 2), jnp.int32)
         carry = self.model.start(config.data.batch_size)
-        self.objective = supervised(
-            self, tokens, axis_name=axis_name, kind=Truncated, extra=carry
-        )
+        self.objective = supervised(self, tokens, kind=Truncated, extra=carry)
 
     def train_data(self) -> running_text.TextBatches:
         """Returns the training batches; see `tasks.language.text_data`."""

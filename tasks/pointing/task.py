@@ -132,9 +132,7 @@ class Pointing(Task):
     figure_name = "pointing"
     one_by_one = False
 
-    def __init__(
-        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
         self.model = checks.build_model(config.architecture, config.model)
@@ -149,7 +147,7 @@ class Pointing(Task):
         held_out = functools.partial(pointing.held_out, count=evaluation.instances)
         self.held_out = functools.cache(functools.partial(held_out, self.kind))
         self.blank = pointing.blank(self.kind, max(evaluation.sizes))
-        self.objective = supervised(self, self.blank, axis_name=axis_name)
+        self.objective = supervised(self, self.blank)
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches."""

@@ -289,7 +289,6 @@ class LinearStart(Supervised):
         models: int,
         linear_steps: int,
         validation_losses: Callable[[TrainState], jax.Array],
-        axis_name: str | None = None,
     ):
         """Creates the objective.
 
@@ -302,7 +301,6 @@ class LinearStart(Supervised):
             linear_steps: maximum number of steps without the softmax; 0 for no linear
                 start.
             validation_losses: `validation_losses(state) -> losses [P]`.
-            axis_name: see `training.parallel.psum`.
         """
         self.linear_steps, self.validation_losses = linear_steps, validation_losses
         side_by_side = optax.GradientTransformation(
@@ -317,7 +315,6 @@ class LinearStart(Supervised):
                 "ends": jnp.full(models, False),
                 "best": jnp.full(models, jnp.inf),
             },
-            axis_name=axis_name,
         )
 
     def step(

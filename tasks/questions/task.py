@@ -142,9 +142,7 @@ class QuestionAnswering(Task):
             return sources.create(stories, workdir, joint=data.training == "joint")
         return sources.load(stories, workdir)
 
-    def __init__(
-        self, config: ConfigDict, assets: Source, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Source):
         """Builds the models and the objective; see `Task`."""
         self.config, self.source = config, assets
         self.data = QuestionData(config, assets)
@@ -167,7 +165,6 @@ class QuestionAnswering(Task):
             models=self.models.count,
             linear_steps=config.loss.linear_steps,
             validation_losses=self.validation_losses,
-            axis_name=axis_name,
         )
 
     @functools.cached_property

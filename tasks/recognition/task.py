@@ -99,8 +99,6 @@ class Recognition(Task):
         self,
         config: ConfigDict,
         assets: dict[str, recognition.Objects],
-        *,
-        axis_name: str | None = None,
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.objects = config, assets
@@ -119,9 +117,7 @@ class Recognition(Task):
             classes=self.layout.labels_count,
             outputs=self.layout.outputs,
         )
-        self.objective = Supervised(
-            self._init, self.loss, make_optimizer(config), axis_name=axis_name
-        )
+        self.objective = Supervised(self._init, self.loss, make_optimizer(config))
 
     def _init(self, rng: jax.Array) -> Any:
         side = self.config.data.side

@@ -60,9 +60,7 @@ class Regression(Task):
 
     Config = RegressionConfig
 
-    def __init__(
-        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None = None):
         """Samples the training points and builds the model; see `Task`."""
         data = config.data
         self.x, self.y = regression.training_points(
@@ -71,7 +69,7 @@ class Regression(Task):
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
         blank = self.inputs(self.x[:1])
-        self.objective = supervised(self, blank, axis_name=axis_name)
+        self.objective = supervised(self, blank)
 
     def inputs(self, x: jax.Array | np.ndarray) -> dict[str, Any]:
         """Returns queries at x [Q], with the training points as keys and values."""

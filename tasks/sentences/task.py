@@ -88,9 +88,7 @@ class SentenceClassification(Task):
         splits["train"] = splits["train"][: data.examples]
         return sentences.create(splits, folder, vocab_size=data.vocab_size)
 
-    def __init__(
-        self, config: ConfigDict, assets: Sentences, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Sentences):
         """Builds the model and the objective; see `Task`."""
         self.config, self.sentences = config, assets
         self.model = checks.build_model(
@@ -102,7 +100,7 @@ class SentenceClassification(Task):
         )
         fields = ("first", "second")[: 1 + assets.paired]
         blank = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
-        self.objective = supervised(self, blank, axis_name=axis_name)
+        self.objective = supervised(self, blank)
 
     def train_data(self) -> sentences.SentenceBatches:
         """Returns the training batches; see `tasks.sentences.data`."""

@@ -119,9 +119,7 @@ class Listening(Task):
             text = storage.read_regular(path).decode("utf-8")
         return Speech(config, Characters(text), left_out)
 
-    def __init__(
-        self, config: ConfigDict, assets: Speech, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Speech):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.model = checks.build_model(
@@ -130,7 +128,7 @@ class Listening(Task):
         frames = jnp.zeros((1, 8, config.data.bands))
         source = {"frames": frames, "lengths": jnp.full(1, 8, jnp.int32)}
         blank = {"source": source, "target": jnp.ones((1, 2), jnp.int32)}
-        self.objective = supervised(self, blank, axis_name=axis_name)
+        self.objective = supervised(self, blank)
         self.search = Search.configured(config.evaluation)
         self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
         characters = assets.characters.characters

@@ -154,9 +154,7 @@ class Translation(Task):
             )
         return TextAssets(vocabulary, folder, batches)
 
-    def __init__(
-        self, config: ConfigDict, assets: TextAssets, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: TextAssets):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.assets = config, assets
         self.language = config.data.target_language
@@ -167,7 +165,6 @@ class Translation(Task):
         self.objective = supervised(
             self,
             _BLANK,
-            axis_name=axis_name,
             extra=reinforce.initial_baseline(self.model.draws),
             update_extra=reinforce.move_baseline,
             accumulate=config.optimizer.accumulate,

@@ -80,9 +80,7 @@ class Trials(Task):
     table = "trials", ("reward", "actions")
     figure_name = "trial"
 
-    def __init__(
-        self, config: ConfigDict, assets: None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: None):
         """Builds the agent and the objective; see `Task`."""
         self.config, data = config, config.data
         family, strategies = PROBLEMS[data.problem]
@@ -99,7 +97,6 @@ class Trials(Task):
             make_optimizer(config),
             config.loss,
             horizon=horizon,
-            axis_name=axis_name,
         )
 
     def train_data(self) -> SeedBatches:

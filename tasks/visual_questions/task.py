@@ -122,9 +122,7 @@ class VisualQuestionAnswering(Task):
         data.write(folder)
         return data
 
-    def __init__(
-        self, config: ConfigDict, assets: VisualData, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: VisualData):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
@@ -139,7 +137,7 @@ class VisualQuestionAnswering(Task):
         size, length = config.data.size, config.data.max_length
         image = jnp.zeros((1, size, size, 3), jnp.uint8)
         question = jnp.full((1, length), UNK, jnp.int32)
-        self.objective = supervised(self, image, question, axis_name=axis_name)
+        self.objective = supervised(self, image, question)
 
     def train_data(self) -> visual.QuestionBatches:
         """Returns the training batches."""

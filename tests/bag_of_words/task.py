@@ -82,7 +82,7 @@ class BagOfWords(Task):
             asset_files.write(path, " ".join(f"w{i}" for i in range(config.data.words)))
         return path.read_text().split()
 
-    def __init__(self, config, assets, *, axis_name=None):
+    def __init__(self, config, assets):
         self.config, self.words = config, assets
         self.model = checks.build_model(config.architecture, config.model)
         zeros = jnp.zeros(config.data.words)
@@ -91,7 +91,6 @@ class BagOfWords(Task):
             self.loss,
             make_optimizer(config),
             extra={"mean": zeros, "best": jnp.zeros(())},
-            axis_name=axis_name,
         )
 
     def train_data(self):

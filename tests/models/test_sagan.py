@@ -234,16 +234,15 @@ def test_batch_norm_with_equal_classes_is_plain_and_each_class_has_its_scale(dra
 
 def test_a_batch_on_two_devices_has_the_statistics_of_the_whole(draw):
     x = draw(4, 2, 3, 5)
-    whole = BatchNorm()
-    sharded = BatchNorm(axis_name="devices")
-    variables = whole.init(jax.random.key(0), x, None, train=True)
+    layer = BatchNorm()
+    variables = layer.init(jax.random.key(0), x, None, train=True)
 
-    def normalise(layer, x):
+    def normalise(x):
         return layer.apply(variables, x, None, train=True, mutable=["batch_stats"])
 
-    expected, whole_stats = normalise(whole, x)
+    expected, whole_stats = normalise(x)
     halves = x.reshape(2, 2, 2, 3, 5)
-    apply = jax.vmap(functools.partial(normalise, sharded), axis_name="devices")
+    apply = jax.vmap(normalise, axis_name="data")
     actual, stats = apply(halves)
     np.testing.assert_allclose(actual.reshape(x.shape), expected, atol=1e-5)
     jax.tree.map(

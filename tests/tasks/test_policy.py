@@ -9,7 +9,6 @@ import optax
 import pytest
 from flax import linen as nn
 
-from base.errors import UserError
 from tasks.common.policy import (
     Auxiliary,
     Environment,
@@ -195,11 +194,6 @@ def test_environments_go_on_from_update_to_update():
     np.testing.assert_array_equal(new.extra.memory, horizon % episode)
 
 
-def test_environments_that_go_on_need_a_state_on_all_devices():
-    with pytest.raises(UserError, match="^config.parallel must be jit"):
-        agent(2, environments=3, axis_name="data")
-
-
 def test_a_policy_learns_from_an_auxiliary_reward_alone():
     def apply(params, rollout):
         bonus = (rollout.action == 1) * params  # action 1 is interesting
@@ -226,7 +220,7 @@ def test_the_devices_of_pmap_run_the_environments_of_a_single_device():
         state := agent(2, weights).init(jax.random.key(0)), batch, jax.random.key(1)
     )
     parts = {"seed": batch["seed"].reshape(devices, 3, 2)}
-    split = agent(2, weights, axis_name="data").step
+    split = agent(2, weights).step
     mapped = jax.pmap(split, "data", in_axes=(None, 0, None), out_axes=None)
     new, _ = mapped(state, parts, jax.random.key(1))
     jax.tree.map(

@@ -16,6 +16,7 @@ import pytest
 import toy
 from ml_collections import ConfigDict
 
+from base.devices import data_axis
 from base.errors import UserError
 from configs import luong_nmt, sagan, transformer_nmt
 from tasks.images.task import Adversarial, Assets
@@ -54,8 +55,8 @@ def make_config(parallel, *sizes):
 class Descends(toy.Toy):
     """Plain gradient descent; Adam would hide a scaled gradient."""
 
-    def __init__(self, config, assets=None, *, axis_name=None):
-        super().__init__(config, assets, axis_name=axis_name)
+    def __init__(self, config, assets=None):
+        super().__init__(config, assets)
         self.objective.optimizer = optax.sgd(0.1)
 
 
@@ -78,7 +79,7 @@ def make_layout(name):
 def layout_and_task(name):
     layout = make_layout(name)
     config = make_config(*LAYOUTS[name])
-    return layout, Descends(config, axis_name=layout.axis_name)
+    return layout, Descends(config)
 
 
 def run_steps(name, count):
@@ -124,10 +125,9 @@ def run_with_eight_devices():
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-def after_a_step(name, make_objective, rules, batch, learned):
+def after_a_step(name, objective, rules, batch, learned):
     """Parameters before and after a step in a layout, and the metrics."""
     layout, rng = make_layout(name), jax.random.key(0)
-    objective = make_objective(layout.axis_name)
     like = layout.abstract(objective.init, rng, rules)
     state = layout.init(objective.init, rng, like)
     before = jax.tree.map(np.array, learned(state))
@@ -169,9 +169,7 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
         layout, task = layout_and_task(name)
 
         def gradient_step(state, batch, rng):
-            grads, sums = gradients(
-                task.loss, state.params, batch, rng, accumulate, layout.axis_name
-            )
+            grads, sums = gradients(task.loss, state.params, batch, rng, accumulate)
             return state.replace(params=grads), sums
 
         rng = jax.random.key(0)
@@ -194,8 +192,8 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
 class Translates(Translation):
     """Gradient descent with steps long enough for small gradients to show."""
 
-    def __init__(self, config, assets=None, axis_name=None):
-        super().__init__(config, assets, axis_name=axis_name)
+    def __init__(self, config, assets=None):
+        super().__init__(config, assets)
         self.objective.optimizer = optax.sgd(10.0)
 
 
@@ -240,13 +238,10 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     batch, rules = assets.batches[0], sharding.rules_of(config)
     assert len(batch["source"]) % 8 == 0
 
-    def make_objective(axis_name):
-        return Translates(config, assets, axis_name).objective
-
     def learned(state):
         return {"params": state.params, "extra": state.extra}
 
-    given = make_objective, rules, batch, learned
+    given = Translates(config, assets).objective, rules, batch, learned
     before, expected, sums = after_a_step("one", *given)
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter has a gradient
@@ -262,10 +257,10 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
 class Generates(Adversarial):
     """Each example has its own class, which determines its noise."""
 
-    def __init__(self, config, axis_name=None):
+    def __init__(self, config):
         batch_size = config.data.batch_size
         assets = Assets(tuple(map(str, range(batch_size))))
-        super().__init__(config, assets, axis_name=axis_name)
+        super().__init__(config, assets)
         self.objective.optimizers = dict.fromkeys(self.models, optax.sgd(0.1))
         noise = jax.random.normal(jax.random.key(1), (batch_size, config.latent_size))
         self.objective.sample = lambda rng, label: noise[label]
@@ -280,15 +275,13 @@ class Generates(Adversarial):
 def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     config = sagan.get_config("smoke")
     config.data.batch_size = 16
-    batch, rules = Generates(config).train_data()[0], sharding.rules_of(config)
-
-    def make_objective(axis_name):
-        return Generates(config, axis_name).objective
+    task = Generates(config)
+    batch, rules = task.train_data()[0], sharding.rules_of(config)
 
     def learned(state):
         return state.params, state.extra["variables"]
 
-    given = make_objective, rules, batch, learned
+    given = task.objective, rules, batch, learned
     before, expected, sums = after_a_step("one", *given)
     assert expected[1]["generator"]["batch_stats"]
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
@@ -467,9 +460,9 @@ def test_under_pmap_each_device_and_step_has_its_own_noise():
         like = layout.abstract(lambda _: State(jax.numpy.zeros((), int)), rng)
         state = layout.init(lambda _: State(jax.numpy.zeros((), int)), rng, like)
 
-        def step(state, batch, rng, axis=layout.axis_name):
+        def step(state, batch, rng):
             noise = jax.random.bits(rng, (3,))
-            if axis is not None:
+            if axis := data_axis():
                 noise = jax.lax.all_gather(noise, axis)
             return State(state.step + 1), noise
 
