@@ -27,6 +27,30 @@ _DECADES = 1000  # ratio of values that get a logarithmic axis
 _DASHES = ("--", "-", "-.", ":")
 
 
+def accuracies(
+    scores: Mapping[str, float], group: str, split: str, folder: Path
+) -> list[Path]:
+    """Draws the scores `accuracy_NAME` as bars, in per cent; nothing without any.
+
+    Args:
+        scores: scores by name.
+        group: what a NAME is, such as "label"; "_" in it is drawn as "-".
+        split: the split, for title and file.
+        folder: folder of the file.
+    """
+    start = "accuracy_"
+    heights = {
+        name.removeprefix(start).replace("_", "-"): score
+        for name, score in scores.items()
+        if name.startswith(start)
+    }
+    if not heights:
+        return []
+    path, title = folder / f"accuracy_{split}.png", f"Accuracy by {group} ({split})"
+    names = {"axis_title": group, "value_title": "% correct"}
+    return [bars(heights, title, path, maximum=100, **names)]
+
+
 def bars(
     heights: Mapping[str, float],
     title: str,

@@ -211,15 +211,4 @@ class Adding(Task):
         path = folder / f"estimates_{split}.png"
         estimates = target + self._errors(evaluation, first)
         paths = [charts.estimates(target, estimates, TOLERANCE, title=title, path=path)]
-        start = "accuracy_"
-        by_length = {
-            name.removeprefix(start).replace("_", "-"): score
-            for name, score in scores.items()
-            if name.startswith(start)
-        }
-        if by_length:
-            title = f"Accuracy by length ({split} split)"
-            path = folder / f"accuracy_by_length_{split}.png"
-            names = {"axis_title": "steps", "value_title": "% correct"}
-            paths.append(charts.bars(by_length, title, path, **names, maximum=100))
-        return paths
+        return paths + charts.accuracies(scores, "number of steps", split, folder)

@@ -107,13 +107,7 @@ class Scenes:
         self._sizes = np.unique(np.linspace(_MIN_SCALE * cell, cell, 3).astype(int))
 
     def __getitem__(self, index: int) -> Scene:
-        """Returns scene `index`, for any index from 0.
-
-        Raises:
-            IndexError: for a negative index.
-        """
-        if index < 0:
-            raise IndexError(index)
+        """Returns scene `index`, for any index from 0."""
         key = (self.seed, _SPLITS.index(self.split), index, 1)
         rng = np.random.default_rng(key)
         drawings = self._draw(rng)

@@ -327,10 +327,6 @@ class Captioning(Task):
         """Returns the first four images of a split."""
         return self.picked(split, _FIGURES)
 
-    def check_options(self, options: NBestOptions) -> None:
-        """Checks the options of the search; see `Task`."""
-        options.search(self.search)
-
     def parse(self, line: str, options: NBestOptions) -> Captioned:
         """Returns the image of a file."""
         image = captions.read_image(Path(line.strip()), self.config.data.size)

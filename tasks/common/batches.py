@@ -70,21 +70,11 @@ class EndlessBatches(abc.ABC):
     batch_size: int
 
     def __getitem__(self, index: int) -> Batch:
-        """Returns the batch of step `index`, for any index from 0.
-
-        Raises:
-            IndexError: for a negative index.
-        """
+        """Returns the batch of step `index`, for any index from 0."""
         return self.part(index, (0,), 1)
 
     def part(self, index: int, pieces: Sequence[int], count: int) -> Batch:
-        """Returns a part of batch `index`; for `pieces` and `count` see `rows_of`.
-
-        Raises:
-            IndexError: for a negative index.
-        """
-        if index < 0:
-            raise IndexError(index)
+        """Returns a part of batch `index`; for `pieces` and `count` see `rows_of`."""
         rng = np.random.default_rng((self.seed, index))
         return self._rows(rng, index, rows_of(pieces, count, self.batch_size))
 

@@ -243,10 +243,6 @@ class Pointing(Task):
         instances = pointing_text.unstack(self.kind, batch)[:count]
         return {f"{self.kind}_{i}": x for i, x in enumerate(instances, 1)}
 
-    def check_options(self, options: PointingOptions) -> None:
-        """Checks the options of the search; see `Task`."""
-        options.search(self.search)
-
     def parse(self, line: str, options: PointingOptions) -> Instance:
         """Returns an instance in the format of `tasks.pointing.text`."""
         return pointing_text.parse(self.kind, line)

@@ -200,17 +200,7 @@ class SentenceClassification(Task):
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
         """Draws the accuracy of each label that occurs."""
-        if not evaluation.scores:
-            return []
-        split, start = evaluation.split, "accuracy_"
-        heights = {
-            name.removeprefix(start): score
-            for name, score in evaluation.scores.items()
-            if name.startswith(start)
-        }
-        path, title = folder / f"accuracy_{split}.png", f"Accuracy by label ({split})"
-        names = {"axis_title": "label", "value_title": "% correct"}
-        return [charts.bars(heights, title, path, maximum=100, **names)]
+        return charts.accuracies(evaluation.scores, "label", evaluation.split, folder)
 
 
 def _texts(count: int) -> str:

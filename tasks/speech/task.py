@@ -267,10 +267,6 @@ class Listening(Task):
         examples = enumerate(self.data.held_out(split)[-count:], 1)
         return {f"alignment_{number}": example for number, example in examples}
 
-    def check_options(self, options: TranscriptOptions) -> None:
-        """Checks the options of the search; see `Task`."""
-        options.search(self.search)
-
     def parse(self, line: str, options: TranscriptOptions) -> HeldOut:
         """Returns the utterance of an audio file."""
         recording = self.data.recording(Path(line.strip()))

@@ -186,21 +186,11 @@ class TranslationBatches:
         return sum(self._counts)
 
     def __getitem__(self, index: int) -> Batch:
-        """Returns the batch of step `index`, for any index from 0.
-
-        Raises:
-            IndexError: for a negative index.
-        """
+        """Returns the batch of step `index`, for any index from 0."""
         return self.part(index, (0,), 1)
 
     def part(self, index: int, pieces: Sequence[int], count: int) -> Batch:
-        """Returns a part of batch `index`; see `tasks.common.batches.rows_of`.
-
-        Raises:
-            IndexError: for a negative index.
-        """
-        if index < 0:
-            raise IndexError(index)
+        """Returns a part of batch `index`; see `tasks.common.batches.rows_of`."""
         epoch, position = divmod(index, len(self))
         plan = self._plan  # read once: other threads may replace it
         if plan is None or plan[0] != epoch:

@@ -26,7 +26,6 @@ Each rule that leaves out pairs is counted in `Corpus.report`. Words are those o
 """
 
 import functools
-import json
 import math
 import re
 from collections import defaultdict
@@ -63,7 +62,6 @@ class Corpus:
     # for validation and test the indices of the pairs whose source `overlap` finds in
     # training, verbatim, edited or near
     near_duplicates: dict[str, list[int]]
-    digest: str  # SHA-256 of the three splits
     # lines for the log: for each split the number of pairs that were read, and the
     # number that each rule left out
     report: tuple[str, ...]
@@ -154,7 +152,6 @@ def load(
             "names in files and tfds:NAME are kept: config.data.made_up_names is for "
             "homeassistant and libreoffice"
         )
-    content = json.dumps([pairs, validation.pairs, test.pairs], ensure_ascii=False)
     return Corpus(
         pairs,
         validation.pairs,
@@ -164,7 +161,6 @@ def load(
             name: np.flatnonzero(np.any([*flags.values()], axis=0)).tolist()
             for name, flags in overlaps.items()
         },
-        storage.sha256(content.encode()),
         tuple(report),
     )
 

@@ -305,10 +305,6 @@ class Translation(Task):
             paths.append(charts.bleu_by_length(groups, split, path))
         return paths
 
-    def check_options(self, options: SamplingOptions) -> None:
-        """Checks the options of the search; see `Task`."""
-        options.search(self.search)
-
     def parse(self, line: str, options: SamplingOptions) -> Sentence:
         """Returns a line as token ids, cut to `config.data.max_length`."""
         ids, maximum = self.vocabulary.encode(line), self.config.data.max_length

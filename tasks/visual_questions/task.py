@@ -271,17 +271,9 @@ class VisualQuestionAnswering(Task):
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
         """Draws the accuracy of each type of question."""
-        split, start = evaluation.split, "accuracy_"
-        heights = {
-            name.removeprefix(start): score
-            for name, score in evaluation.scores.items()
-            if name.startswith(start)
-        }
-        if not heights:
-            return []
-        path, title = folder / f"accuracy_{split}.png", f"Accuracy by type ({split})"
-        names = {"axis_title": "type of question", "value_title": "% correct"}
-        return [charts.bars(heights, title, path, maximum=100, **names)]
+        return charts.accuracies(
+            evaluation.scores, "type of question", evaluation.split, folder
+        )
 
 
 def _map(weights: np.ndarray, image: np.ndarray) -> AttentionMap:

@@ -215,7 +215,7 @@ def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
     assert set(paths) == set(tmp_path.iterdir())
     names = {"estimates_test.png"}
     names |= {f"attention_{number}_test.png" for number in (1, 2, 3)}
-    assert {path.name for path in paths} == names | {"accuracy_by_length_test.png"}
+    assert {path.name for path in paths} == names | {"accuracy_test.png"}
     examples = evaluate.draw(task, state, Evaluation("test"), tmp_path / "examples")
     assert {path.name for path in examples} == names
     for path in paths:
