@@ -135,8 +135,9 @@ class Bahdanau(AttentiveDecoder):
         """Computes one step of the decoder: appendix A.2.2."""
         (previous,) = carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
-        e = source.score(s, carry.attention)  # e_ij = a(s_{i-1}, h_j)
-        alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
+        attention = self.cross_attention
+        e = attention.score(source, s, carry.attention)  # e_ij = a(s_{i-1}, h_j)
+        alpha = attention.weigh(source, e, query=s, time=carry.time, rng=x.rng)
         gates_c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + gates_c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)

@@ -230,8 +230,9 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
-        e = shared.source.score(h, carry.attention)  # e_ti = f_att(a_i, h_{t-1})
-        alpha = shared.source.align(e, h, time=carry.time, rng=x.rng)
+        source, attention = shared.source, self.cross_attention
+        e = attention.score(source, h, carry.attention)  # e_ti = f_att(a_i, h_{t-1})
+        alpha = attention.weigh(source, e, query=h, time=carry.time, rng=x.rng)
         z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
             z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t

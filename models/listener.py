@@ -255,8 +255,9 @@ class ListenAttendSpell(AttentiveDecoder):
             gates=x.gates + carry.feed @ w.context,
             noise=x.noise,
         )
-        e = source.score(s, carry.attention)  # e_iu = <phi(s_i), psi(h_u)>
-        alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
+        attention = self.cross_attention
+        e = attention.score(source, s, carry.attention)  # e_iu = <phi(s_i), psi(h_u)>
+        alpha = attention.weigh(source, e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.annotations  # c_i = sum_u alpha_iu h_u
         return carry.after(states, alpha, c), Step(s, alpha, c)
 

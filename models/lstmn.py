@@ -30,10 +30,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import attend
 from attention.fast.scan import Matrix
 from attention.fast.tape import tape_scan
-from attention.tape import Tape, empty_tape, token_weights
+from attention.tape import Tape, empty_tape, read_tape, token_weights
 from base.ranges import SIZE, Choice
 from models.attention import MATCHING_SCORES, AlignmentOutput, glorot_uniform
 from models.layers import Dense
@@ -134,9 +133,8 @@ def read(
     """
     query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
     a = MATCHING_SCORES[score].parts(query, tape.key, v=v).scores()  # eq. 4
-    context, weights = attend(a, tape.value, mask=tape.valid[:, None])  # eqs. 5, 6
-    hidden, cell = jnp.split(context[:, 0], 2, -1)
-    return hidden, cell, weights[:, 0]
+    context, weights = read_tape(a[:, 0], tape)  # eqs. 5, 6
+    return *jnp.split(context, 2, -1), weights
 
 
 def lstmn(

@@ -168,8 +168,9 @@ class Luong(AttentiveDecoder):
         states, h = self.stack.advance(
             w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        e = source.score(h, carry.attention)  # score(h_t, h_s)
-        a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
+        attention = self.cross_attention
+        e = attention.score(source, h, carry.attention)  # score(h_t, h_s)
+        a = attention.weigh(source, e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         # h~_t = tanh(W_c [c_t; h_t])
         attentional = nn.tanh(a.weights @ w.values + h @ w.attend)
         feed = attentional if self.input_feeding else None

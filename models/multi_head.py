@@ -20,7 +20,7 @@ from flax import linen as nn
 from attention.core import Attention, attend
 from attention.declaration import ScoreParts
 from attention.fast.linear import linear, merge_heads, split_heads
-from attention.fast.relative import relative_attention, relative_scores
+from attention.fast.relative import relative_scores, relative_values
 from attention.positions import rotary
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
 
@@ -232,17 +232,17 @@ class SelfAttention(MultiHeadAttention):
         offset: int | jax.Array = 0,
     ) -> Attention:
         """Reads for queries [..., Q, D], the first one at position `offset`."""
+        scores = self.scores(query, key)
         if self.max_distance is None:
-            return attend(self.scores(query, key), value, mask=mask)
-        return relative_attention(
-            query,
-            key,
-            value,
-            key_table=self.relative_key.astype(query.dtype),
-            value_table=self.relative_value.astype(query.dtype),
-            mask=mask,
-            offset=offset,
-            score=self.scores,
+            return attend(scores, value, mask=mask)
+        # e_ij = q_i (k_j + a^K_ij) / sqrt(D), z_i = sum_j alpha_ij (v_j + a^V_ij)
+        key_table = self.relative_key.astype(query.dtype)
+        value_table = self.relative_value.astype(query.dtype)
+        scaled = query / math.sqrt(query.shape[-1])
+        scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
+        context, weights = attend(scores, value, mask=mask)
+        return Attention(
+            context + relative_values(weights, value_table, offset), weights
         )
 
 

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention, attend, masked_scores, masked_softmax
+from attention.core import attend, masked_scores, masked_softmax
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix, scan
 from attention.scores import SCORES
@@ -253,10 +253,10 @@ class PointerNetwork(nn.Module):
         )
         # The recurrence does not depend on attention, which is computed for all steps
         # at once.
-        logits, attention = self._readout(states, memory)
-        if attention is not None:
+        logits, weights = self._readout(states, memory)
+        if weights is not None:
             record = AttentionRecord(
-                attention.weights[:, None],
+                weights[:, None],
                 kind="pointer" if self.output == "pointer" else "cross",
                 queries="steps",
                 keys="inputs",
@@ -345,8 +345,7 @@ class PointerNetwork(nn.Module):
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
-        logits, attention = self._readout(state[..., : self.hidden], memory)
-        weights = None if attention is None else attention.weights
+        logits, weights = self._readout(state[..., : self.hidden], memory)
         return PointerCarry(state), logits, weights
 
     def _score(self, inits: Init) -> Score:
@@ -368,13 +367,13 @@ class PointerNetwork(nn.Module):
 
     def _readout(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, Attention | None]:
+    ) -> tuple[jax.Array, jax.Array | None]:
         """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D], and attention."""
         return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
     def _point(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, Attention]:
+    ) -> tuple[jax.Array, jax.Array]:
         """Computes u_ij = v tanh(W_1 e_j + W_2 d_i) and softmax_j(u_i): section 2.3.
 
         Glimpses update the query d_i first.
@@ -384,20 +383,20 @@ class PointerNetwork(nn.Module):
             u = self._compare(score, d, keys)
             d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
         u = self._compare(self.pointer, d, memory.pointer_keys)
-        return masked_scores(u, mask), attend(u, memory.annotations, mask=mask)
+        return masked_scores(u, mask), masked_softmax(u, mask)  # p(C_i = j)
 
     def _classify(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, Attention | None]:
+    ) -> tuple[jax.Array, jax.Array | None]:
         """Computes the classes of a baseline, from d_i and what it attends to."""
-        mask, attention = memory.mask[:, None], None
+        mask, weights = memory.mask[:, None], None
         if self.output == "attention":
             (score,), (keys,) = self.reads, memory.read_keys
             u = self._compare(score, d, keys)
-            attention = attend(u, memory.annotations, mask=_without_end(mask))
-            d = jnp.concatenate([d, attention.context], axis=-1)
+            context, weights = attend(u, memory.annotations, mask=_without_end(mask))
+            d = jnp.concatenate([d, context], axis=-1)
         classes = self.classes(d)[..., : mask.shape[-1]]
-        return masked_scores(classes, mask), attention
+        return masked_scores(classes, mask), weights
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
         """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""

@@ -144,11 +144,13 @@ class AttentionBlock(nn.Module):
     layer: int = 0
 
     @nn.compact
-    def __call__(self, x: jax.Array, past: Past | None = None) -> Any:
+    def __call__(self, x: jax.Array, past: Past | None = None) -> tuple[jax.Array, ...]:
         """Computes [B, T, C + V] from [B, T, C].
 
-        With the steps before it, x is a single step, [B, 1, C], and keys and values of
-        all steps are returned, too.
+        With the steps before it, x is a single step, [B, 1, C].
+
+        Returns:
+            The output, and keys and values of all steps.
         """
         query = Dense(self.key_size, name="query")(x)  # [B, T, K]
         key = Dense(self.key_size, name="key")(x)
@@ -175,8 +177,7 @@ class AttentionBlock(nn.Module):
             queries="steps",
             keys="steps",
         )
-        output = jnp.concatenate([x, context], -1)
-        return output if past is None else (output, key, value)
+        return jnp.concatenate([x, context], -1), key, value
 
 
 class Snail(nn.Module):
@@ -249,17 +250,13 @@ class Snail(nn.Module):
             if isinstance(block, int):
                 x = TCBlock(self.length, block)(x, past)
                 continue
-            x = AttentionBlock(
+            x, key, value = AttentionBlock(
                 *block,
                 score=self.score,
                 score_hidden=self.score_hidden,
                 max_length=self.length,
                 layer=len(keys),
             )(x, past)
-            if past is not None:
-                x, key, value = x
-            else:
-                key = value = None
             keys.append(key)
             values.append(value)
         return x, tuple(keys), tuple(values)

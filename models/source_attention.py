@@ -1,20 +1,18 @@
 """A recurrent decoder's attention to the source, with any score and any alignment.
 
 c_t = sum_j a_t(j) h_j, a_t = align(score(s, h)). Once per source, `project` makes the
-keys and `source` binds the parameters. In each step come `AttendedSource.score` and
-`.align`; the model's `advance` multiplies the weights by the values.
+keys and `source` collects what does not change. In each step come `score` and `weigh`;
+the model's `advance` multiplies the weights by the values.
 
 Axes: as in `models.encoder_decoder`.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.tree_util import Partial
 
 from attention.declaration import ScoreFunction, ScoreParts
 from attention.scores import STEPWISE_SCORES
@@ -34,51 +32,13 @@ class SourceMemory(NamedTuple):
 
 
 class AttendedSource(NamedTuple):
-    """A source with the parameters of score and alignment, for each step.
+    """A source and the parameters of its score and alignment, read in each step."""
 
-    Attributes:
-        keys: [B, S, F].
-        mask: [B, 1, S] bool, False at padding.
-        compare: the comparison of a score, with its parameters.
-        weigh: an `Alignment.align`, with its parameters.
-    """
-
-    keys: jax.Array
-    mask: jax.Array
-    compare: Partial
-    weigh: Partial
-
-    def score(self, query: jax.Array, previous: jax.Array | None = None) -> jax.Array:
-        """Computes scores [B, R, S] of queries [B, R, D].
-
-        Args:
-            query: [B, R, D].
-            previous: [B, R, S], the previous step's weights, for a location-aware
-                score; None for other scores.
-        """
-        if previous is None:
-            return self.compare(query, self.keys)
-        return self.compare(query, self.keys, previous=previous)
-
-    def align(
-        self,
-        scores: jax.Array,
-        query: jax.Array,
-        time: jax.Array,
-        rng: jax.Array | None = None,
-    ) -> AlignmentOutput:
-        """Computes attention weights from scores.
-
-        Args:
-            scores: [B, R, S] from `score`.
-            query: [B, R, D], from which local-p predicts its position.
-            time: int scalar, the step, from 0.
-            rng: PRNG key of a random alignment; None for the most probable key.
-
-        Returns:
-            Weights [B, R, S] and the alignment's other results [B, R].
-        """
-        return self.weigh(scores, query=query, time=time, mask=self.mask, rng=rng)
+    keys: jax.Array  # [B, S, F]
+    mask: jax.Array  # [B, 1, S] bool, False at padding
+    score: dict[str, jax.Array]  # parameters of the score
+    position: dict[str, jax.Array]  # parameters of local-p; else empty
+    soft: jax.Array | None  # bool scalar; see `Alignment.align`
 
 
 class SourceAndBiases(NamedTuple):
@@ -144,20 +104,63 @@ class SourceAttention(nn.Module):
             memory: an encoded source with keys from `project`.
             soft: bool scalar; see `models.attention.Alignment.align`.
         """
-        alignment_parameters = self.align.parameters(self.width)
-        # A copy outside the model's scope: `Partial` keeps its function as static data
-        # of the pytree.
-        align = self.align.clone(parent=None).align
-        if detailed(self):
-            align = partial(_with_query, align)
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
-            compare=Partial(
-                self.function.compare, **self._parameters(memory.annotations)
-            ),
-            weigh=Partial(align, alignment_parameters, soft=soft),
+            score=self._parameters(memory.annotations),
+            position=self.align.parameters(self.width),
+            soft=soft,
         )
+
+    @nn.nowrap
+    def score(
+        self,
+        source: AttendedSource,
+        query: jax.Array,
+        previous: jax.Array | None = None,
+    ) -> jax.Array:
+        """Computes scores [B, R, S] of queries [B, R, D].
+
+        Args:
+            source: an attended source.
+            query: [B, R, D].
+            previous: [B, R, S], the previous step's weights, for a location-aware
+                score; None for other scores.
+        """
+        extra = {} if previous is None else {"previous": previous}
+        return self.function.compare(query, source.keys, **source.score, **extra)
+
+    @nn.nowrap
+    def weigh(
+        self,
+        source: AttendedSource,
+        scores: jax.Array,
+        query: jax.Array,
+        time: jax.Array,
+        rng: jax.Array | None = None,
+    ) -> AlignmentOutput:
+        """Computes attention weights from scores.
+
+        Args:
+            source: an attended source.
+            scores: [B, R, S] from `score`.
+            query: [B, R, D], from which local-p predicts its position.
+            time: int scalar, the step, from 0.
+            rng: PRNG key of a random alignment; None for the most probable key.
+
+        Returns:
+            Weights [B, R, S] and the alignment's other results [B, R].
+        """
+        aligned = self.align.align(
+            source.position,
+            scores,
+            query=query,
+            time=time,
+            mask=source.mask,
+            rng=rng,
+            soft=source.soft,
+        )
+        return aligned._replace(query=query) if detailed(self) else aligned
 
     def _parameters(self, annotations: jax.Array) -> dict[str, jax.Array]:
         """Returns the parameters of the score, for annotations [B, S, E]."""
@@ -188,10 +191,3 @@ class SourceAttention(nn.Module):
             queries="target",
             keys=self.keys,
         )
-
-
-def _with_query(
-    align: Callable[..., AlignmentOutput], *args: Any, query: jax.Array, **options: Any
-) -> AlignmentOutput:
-    """Aligns, and returns the query in the result."""
-    return align(*args, query=query, **options)._replace(query=query)

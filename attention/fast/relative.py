@@ -14,16 +14,12 @@ Axes: as in `attention.relative`.
 """
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
 
 from .._checks import check_table
-from ..core import Attention, attend
-from ..declaration import Scoring
 from ..masks import distances
-from ..scores import scaled_dot_scores
 
 
 def relative_scores(
@@ -51,29 +47,6 @@ def relative_values(
     k, keys = table.shape[-2] // 2, weights.shape[-1]
     by_distance = _collect(weights, k, keys, offset)  # [..., Q, 2k+1]
     return jnp.einsum("...qr,...rv->...qv", by_distance, table)
-
-
-def relative_attention(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    key_table: jax.Array,
-    value_table: jax.Array,
-    *,
-    mask: jax.Array | None = None,
-    bias: jax.Array | None = None,
-    offset: int | jax.Array = 0,
-    score: Scoring = scaled_dot_scores,
-) -> Attention:
-    """Attention with relative keys and values.
-
-    See `attention.relative.relative_attention` for arguments, result and errors.
-    """
-    scaled = query / math.sqrt(query.shape[-1])
-    scores = score(query, key)
-    scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
-    context, weights = attend(scores, value, mask=mask, bias=bias)
-    return Attention(context + relative_values(weights, value_table, offset), weights)
 
 
 def _take(x: jax.Array, columns: jax.Array) -> jax.Array:

@@ -33,9 +33,11 @@ def built(module, steps=T):
 def influence(module, x, variables):
     """Bool [T, T]: which input step has a gradient at which output step."""
 
-    @jax.jit
-    def jacobian(x):
-        return jax.jacrev(lambda x: module.apply(variables, x)[0].sum(-1))(x)
+    def output(x):
+        first, *_ = jax.tree.leaves(module.apply(variables, x))
+        return first[0].sum(-1)
+
+    jacobian = jax.jit(jax.jacrev(output))
 
     return np.abs(jacobian(x)[:, 0]).sum(-1) > 0  # the first sequence
 
@@ -103,7 +105,7 @@ def test_a_dense_block_follows_its_equation():
 
 def test_an_attention_block_follows_its_equation():
     x, variables = built(AttentionBlock(K, V))
-    actual, sown = AttentionBlock(K, V).apply(variables, x, mutable=["attention"])
+    (actual, *_), sown = AttentionBlock(K, V).apply(variables, x, mutable=["attention"])
     (record,) = records_of(sown, AttentionRecord)
     assert record.kind == "causal" and record.weights.shape == (B, 1, T, T)
     p = jax.tree.map(np.asarray, variables["params"])
