@@ -141,7 +141,7 @@ def local_p_alignment(
     """Local-p alignment, local-m times a Gaussian: Luong et al. (2015), eq. 10.
 
     The Gaussian has sigma = window / 2 and a peak of 1 at `position`. As in the paper,
-    the product is not normalised again: a row sums to less than 1, and to almost 0 if
+    the product is not normalised again: a row sums to at most 1, and to almost 0 if
     `position` is far from the highest scores. The gradient with respect to `position`
     comes from the Gaussian alone; the edges of the window contribute nothing.
 

@@ -101,7 +101,6 @@ def attend(
     value: jax.Array,
     *,
     mask: jax.Array | None = None,
-    bias: jax.Array | None = None,
     align: Callable[..., jax.Array] = masked_softmax,
 ) -> Attention:
     """Attention from scores: align(scores) value, Vaswani et al. (2017), eq. 1.
@@ -110,7 +109,6 @@ def attend(
         scores: [..., Q, K] unnormalised.
         value: [..., K, V]; batch axes broadcast against `scores`.
         mask: bool, True = may attend; broadcasts against `scores`.
-        bias: added to the scores; broadcasts against them.
         align: alignment function, `align(scores, mask=mask)` -> [..., Q, K] weights.
 
     Returns:
@@ -134,7 +132,5 @@ def attend(
             f"scores {scores.shape} have {scores.shape[-1]} keys, "
             f"value {value.shape} has {value.shape[-2]}"
         )
-    if bias is not None:
-        scores = scores + bias
     weights = align(scores, mask=mask)
     return Attention(jnp.matmul(weights, value), weights)

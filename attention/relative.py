@@ -94,7 +94,6 @@ def relative_attention(
     value_table: jax.Array,
     *,
     mask: jax.Array | None = None,
-    bias: jax.Array | None = None,
     offset: int | jax.Array = 0,
     score: Scoring = scaled_dot_scores,
 ) -> Attention:
@@ -107,7 +106,6 @@ def relative_attention(
         key_table: [..., 2k+1, D], a^K.
         value_table: [..., 2k+1, V], a^V; its k may differ from that of `key_table`.
         mask: bool, True = may attend; broadcasts against [..., Q, K].
-        bias: added to the scores; broadcasts against them.
         offset: position of the first query; query i is at offset + i. May be traced.
         score: score function of queries and keys; the paper's is the scaled dot
             product. Relative-position scores are divided by sqrt(D) with any score.
@@ -130,7 +128,7 @@ def relative_attention(
     scaled = query / math.sqrt(query.shape[-1])
     scores = score(query, key)
     scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
-    context, weights = attend(scores, value, mask=mask, bias=bias)
+    context, weights = attend(scores, value, mask=mask)
     return Attention(context + relative_values(weights, value_table, offset), weights)
 
 

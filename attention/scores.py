@@ -345,8 +345,8 @@ def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.
         [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if the widths of `query` and `key` differ, or if `strength` has
-            another shape than their batch axes.
+        ValueError: if the widths of `query` and `key` differ, or if `strength` does not
+            broadcast to their batch axes.
 
     Example:
         >>> query = jnp.array([[3.0, 0.0]])

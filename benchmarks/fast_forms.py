@@ -108,7 +108,10 @@ _RECURRENT = (
 # By name: plain forms by fast form, and the configs, with their overrides.
 FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
     "relative": (
-        {relative.relative_attention: attention.relative.relative_attention},
+        {
+            relative.relative_scores: attention.relative.relative_scores,
+            relative.relative_values: attention.relative.relative_values,
+        },
         ("transformer_nmt",),
     ),
     "linear": ({linear.linear: jnp.matmul}, ("transformer_nmt", "pointer_sorting")),

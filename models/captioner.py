@@ -155,9 +155,8 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
             code, while section 4.1 decides per image. A variable `soft_prob` in the
             collection "schedule" overrides it.
 
-    The other fields are those of `Captioner` and `AttentiveDecoder`. Defaults follow
-    the authors' code for MS-COCO, except `window` and `temperature`, which it does not
-    have.
+    The other fields are those of `Captioner` and `AttentiveDecoder`. Widths, dropout
+    and `selector` follow the authors' code for MS-COCO by default.
     """
 
     hidden: int = 1800

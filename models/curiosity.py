@@ -14,8 +14,9 @@ of an observation that the agent can affect, and need not keep the rest. Both lo
 train them, as in the authors' code; the reward has no gradient.
 
 Differs from the paper: observations of any size, one and not four frames; the policy's
-memory is optional. Eq. 7 weighs the policy's loss by 0.1; that has no effect with Adam,
-as the policy and the curiosity module share no parameter.
+memory is optional. Eq. 7 weighs the policy's loss by 0.1; policy and curiosity module
+share no parameter, so with Adam the weight acts as a factor of the policy's updates
+(`config.loss.policy`).
 
 Axes: B batch; I, J rows and columns, C channels of an observation; D width of the
 features; A actions.
@@ -175,7 +176,7 @@ class ForwardModel(nn.Module):
 class CuriousAgent(nn.Module):
     """Policy, and curiosity module with parameters of its own.
 
-    `step` and `__call__` are those of a `tasks.common.policy.Policy`. An observation is
+    `step` is that of a `tasks.common.policy.Policy`. An observation is
     a dict with an image [B, I, J, C].
 
     Attributes:

@@ -4,8 +4,8 @@ h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the e
 y = f(W_sy s + b_sy), where f is the leaky rectifier of slope 0.01 and alpha the weights
 of `attention.feedforward`. The authors' baseline is the mean, alpha_t = 1 / T.
 
-Training uses no mask: padding takes part in the softmax, with the value f(b_xh). Pass
-`mask` to exclude the padding of a batch.
+Without a mask, padding takes part in the softmax, with the value f(b_xh); `mask`
+excludes the padding of a batch.
 
 Axes: B batch; T steps; D hidden width.
 

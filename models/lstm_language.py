@@ -3,8 +3,8 @@
 All language models have one interface: `model(tokens, carry, train=...)` returns the
 logits of the next token at each position, and the carry for the next part of the text;
 `model.start(batch)` is the carry at the beginning of a text. Reading a text in parts
-gives the same logits as reading it whole; with `TransformerLanguageModel` only if the
-text has at most `memory` tokens. The others are `LSTMNLanguageModel`,
+gives the same logits as reading it whole; with `TransformerLanguageModel` only while at
+most `memory` tokens precede a part. The others are `LSTMNLanguageModel`,
 `TransformerLanguageModel` and `MemoryNetworkLanguageModel`.
 
 Skip connections feed the embedded token to every layer, in addition to the output of

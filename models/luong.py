@@ -5,12 +5,13 @@ h_t. The attentional vector h~_t = tanh(W_c [c_t; h_t]) predicts the token and i
 the next step.
 
 Differs from the paper: optional dropout of embeddings, between layers and before the
-output matrix; biases start at 0; local alignments count positions in the order of the
-source even if the encoder reverses it, and local-m stays at the last position if the
-target is longer. A bidirectional encoder, which the paper does not have, initialises
-the decoder through a tanh layer; residual connections and a decoder of another depth
-are those of Britz et al. (2017). W_c is split into two halves, and the half for the
-context is applied to the annotations, once per source, instead of to each context.
+output matrix; biases start at 0, except in forget gates; local alignments count
+positions in the order of the source even if the encoder reverses it, and local-m stays
+at the last position if the target is longer. A bidirectional encoder, which the paper
+does not have, initialises the decoder through a tanh layer; residual connections and a
+decoder of another depth are those of Britz et al. (2017). W_c is split into two halves,
+and the half for the context is applied to the annotations, once per source, instead of
+to each context.
 
 Axes: as in `models.recurrent`; A hidden width of a score.
 """
@@ -34,7 +35,7 @@ class LuongMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     values: Matrix  # [B, S, D], annotations times the half of W_c for c_t
-    attend: Matrix  # [D, D], the half of W_c for h_t
+    combine: Matrix  # [D, D], the half of W_c for h_t
     feed: Matrix | None  # [D, G], input feeding
     stack: StackMatrices
 
@@ -147,7 +148,7 @@ class Luong(AttentiveDecoder):
         """Returns the matrices of the step, and the source with its attention."""
         matrices = LuongMatrices(
             values=memory.values,
-            attend=self.attend_state,
+            combine=self.attend_state,
             feed=self.feed if self.input_feeding else None,
             stack=self.stack.matrices(),
         )
@@ -172,7 +173,7 @@ class Luong(AttentiveDecoder):
         e = attention.score(source, h, carry.attention)  # score(h_t, h_s)
         a = attention.weigh(source, e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         # h~_t = tanh(W_c [c_t; h_t])
-        attentional = nn.tanh(a.weights @ w.values + h @ w.attend)
+        attentional = nn.tanh(a.weights @ w.values + h @ w.combine)
         feed = attentional if self.input_feeding else None
         return carry.after(states, a, feed), Step(attentional, a)
 

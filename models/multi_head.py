@@ -22,6 +22,7 @@ from attention.declaration import ScoreParts
 from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.relative import relative_scores, relative_values
 from attention.positions import rotary
+from base.errors import FieldError
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
 
 _glorot = nn.initializers.xavier_uniform()
@@ -131,6 +132,21 @@ class MultiHeadAttention(nn.Module):
     def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
         """Parts of the scores of query [B, H, Q, D] and key [B, H, K, D]."""
         return self.scores.parts(query, key)
+
+
+def check_heads(features: int, heads: int, *, rotary: bool) -> None:
+    """Raises a FieldError unless `heads` divides `d_model`, into even widths if rotary.
+
+    Args:
+        features: `d_model`.
+        heads: number of heads.
+        rotary: whether positions are rotary.
+    """
+    if features % heads:
+        raise FieldError("heads", heads, f"a divisor of d_model, which is {features}")
+    if rotary and features // heads % 2:
+        accepted = f"of even width with rotary positions; d_model is {features}"
+        raise FieldError("heads", heads, accepted)
 
 
 class SelfAttention(MultiHeadAttention):

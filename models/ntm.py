@@ -184,10 +184,10 @@ class NeuralTuringMachine(nn.Module):
             [B, T, O] logits.
         """
         del train
-        lstm_weights = self.recurrent() if self.controller == "lstm" else None
+        lstm = self.recurrent() if self.controller == "lstm" else None
         _, steps = scan(
             self._step,
-            NTMMatrices(reads=self.from_reads, state=lstm_weights, heads=self.to_heads),
+            NTMMatrices(reads=self.from_reads, state=lstm, heads=self.to_heads),
             self.to_heads_bias,
             self._start(len(inputs)),
             time_first(self.gates(inputs)),

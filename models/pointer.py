@@ -140,7 +140,7 @@ class Process(nn.Module):
             r = a @ w.inputs  # eq. 6
             return (state, r), None  # eq. 7: q and r together are q*
 
-        weights = ProcessMatrices(state=states, read=kernel, inputs=m)
+        matrices = ProcessMatrices(state=states, read=kernel, inputs=m)
         shared = ProcessShared(
             bias=bias,
             keys=score.project(m, **parameters),
@@ -149,7 +149,7 @@ class Process(nn.Module):
         )
         state = jnp.zeros((len(m), 1, cell.states * n), m.dtype)
         carry = state, state[..., :n]
-        (state, r), _ = scan(step, weights, shared, carry, jnp.arange(self.steps))
+        (state, r), _ = scan(step, matrices, shared, carry, jnp.arange(self.steps))
         return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
 
 
@@ -243,7 +243,7 @@ class PointerNetwork(nn.Module):
             [B, T, S + 1] float32 logits, -inf at padding; position t predicts
             `target[:, t]`.
         """
-        memory = self.encode(batch, train=train)
+        memory = self.encode(batch)
         token = jnp.pad(batch["target"][:, :-1], ((0, 0), (1, 0)))
         gates = self._gates(
             self.decoder_gates, time_first(_entries_of(memory.entries, token))
@@ -264,16 +264,13 @@ class PointerNetwork(nn.Module):
             self.sow(*record.sown())
         return logits
 
-    def encode(
-        self, batch: dict[str, jax.Array], *, train: bool = False
-    ) -> PointerMemory:
+    def encode(self, batch: dict[str, jax.Array]) -> PointerMemory:
         """Encodes the inputs [B, S, F] of a batch; see the class.
 
         Raises:
             FieldError: in a baseline or with the location score, if there are more than
                 `max_inputs` inputs.
         """
-        del train
         inputs, lengths = batch["inputs"], batch["lengths"]
         size = inputs.shape[1]
         fixed = self.output != "pointer" or self.score == "location"

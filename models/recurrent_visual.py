@@ -17,11 +17,13 @@ the objects, one after the other:
     r1_n = LSTM(g_n, r1_{n-1}),  r2_n = LSTM(r1_n, r2_{n-1})
     y_k = softmax(O(r1_n))        after each T glimpses
 
-The cost does not depend on the size of the image.
+The cost of the networks does not depend on the size of the image; cutting a patch out
+is a product with the whole image here.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
-instead of drawn. DRAM's readers of strings from both ends are not here.
+instead of drawn. DRAM's context passes a tanh, its locations one layer of rectifiers
+whose biases start at 1; its readers of strings from both ends are not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
 rows and columns of a patch; K answers; W classes; D width of the core.

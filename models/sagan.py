@@ -1,10 +1,10 @@
 """SAGAN, a generative adversarial network with self-attention: Zhang et al. (2019).
 
 The generator and the discriminator consist of residual blocks, with self-attention over
-one feature map of each (`attention.spatial`). Every layer of both has a spectral norm
-of 1 (Miyato et al. 2018). The class enters the generator by the scale and bias of its
-batch norm and the discriminator by a projection (Miyato and Koyama 2018). The residual
-blocks follow the authors' code.
+feature maps of chosen sizes (`attention.spatial`). Every layer of both is divided by an
+estimate of its spectral norm (Miyato et al. 2018). The class enters the generator by
+the scale and bias of its batch norm and the discriminator by a projection (Miyato and
+Koyama 2018). The residual blocks follow the authors' code.
 
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
@@ -45,7 +45,7 @@ class BatchNorm(nn.Module):
     Attributes:
         classes: Y; 0 for a single scale and bias.
         decay: maximum decay of the moving statistics, which are used outside of
-            training; see `moving`.
+            training; see `growing_decay`.
     """
 
     classes: int = 0
@@ -58,7 +58,7 @@ class BatchNorm(nn.Module):
         """Normalises x [B, I, J, C]; `label` [B] selects the scale and bias."""
         steps = self.variable("batch_stats", "steps", jnp.zeros, ())
         normalise = nn.BatchNorm(
-            momentum=moving(steps.value, self.decay),
+            momentum=growing_decay(steps.value, self.decay),
             use_scale=False,
             use_bias=False,
             axis_name=data_axis(),
@@ -75,7 +75,7 @@ class BatchNorm(nn.Module):
         return x * scale + bias
 
 
-def moving(steps: jax.Array, decay: float) -> jax.Array:
+def growing_decay(steps: jax.Array, decay: float) -> jax.Array:
     """Decay of a moving average, growing with the steps from 0.1 to `decay`.
 
     Until `decay` is reached, the average covers about the last tenth of the steps, so

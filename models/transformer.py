@@ -23,10 +23,15 @@ from attention.alignments import ALIGNMENTS
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
-from base.errors import FieldError
 from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE, Choice
 from models.layers import BOS, EOS, PAD, Dense, LayerNorm, check_fields, logits
-from models.multi_head import Cache, CrossAttention, ProjectedMemory, SelfAttention
+from models.multi_head import (
+    Cache,
+    CrossAttention,
+    ProjectedMemory,
+    SelfAttention,
+    check_heads,
+)
 from models.sharding import TRANSFORMER
 
 _SCORE = Choice(SCORES)
@@ -150,11 +155,14 @@ class DecoderLayer(nn.Module):
             mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
             train: whether dropout is on.
         """
-        first = self.residuals[0]
+        first, second, third = self.residuals
         y = self.self_attention(first.pre(x), causal)
         x = first.post(x, y, train=train)
-        x, _ = self._read(x, source, mask, jnp.arange(x.shape[1]), train=train)
-        return x
+        time = jnp.arange(x.shape[1])
+        y, _ = self.cross_attention.read(second.pre(x), source, mask, time)
+        x = second.post(x, y, train=train)
+        y = self.feed_forward(third.pre(x))
+        return third.post(x, y, train=train)
 
     def step(
         self,
@@ -173,33 +181,15 @@ class DecoderLayer(nn.Module):
             Output [B, R, C], cross-attention weights [B, H, R, S], and the cache
             including this step.
         """
-        first = self.residuals[0]
+        first, second, third = self.residuals
         y, cache = self.self_attention.step(
             first.pre(x), cache=cache, time=time, path=path
         )
         x = first.post(x, y, train=False)
-        x, weights = self._read(x, source, mask, time, train=False)
-        return x, weights, cache
-
-    def _read(
-        self,
-        x: jax.Array,
-        source: ProjectedMemory,
-        mask: jax.Array,
-        time: jax.Array,
-        *,
-        train: bool,
-    ) -> tuple[jax.Array, jax.Array]:
-        """Applies cross-attention and feed-forward to [B, T, C].
-
-        Returns:
-            Output [B, T, C] and cross-attention weights [B, H, T, S].
-        """
-        _, second, third = self.residuals
         y, weights = self.cross_attention.read(second.pre(x), source, mask, time)
-        x = second.post(x, y, train=train)
+        x = second.post(x, y, train=False)
         y = self.feed_forward(third.pre(x))
-        return third.post(x, y, train=train), weights
+        return third.post(x, y, train=False), weights, cache
 
 
 class Transformer(nn.Module):
@@ -266,12 +256,7 @@ class Transformer(nn.Module):
     @nn.nowrap
     def check(self) -> None:
         """Checks rules between the fields."""
-        if self.d_model % self.heads:
-            accepted = f"a divisor of d_model, which is {self.d_model}"
-            raise FieldError("heads", self.heads, accepted)
-        if self.positions == "rotary" and self.d_model // self.heads % 2:
-            accepted = f"of even width with rotary positions; d_model is {self.d_model}"
-            raise FieldError("heads", self.heads, accepted)
+        check_heads(self.d_model, self.heads, rotary=self.positions == "rotary")
 
     def setup(self):
         check_fields(self)

@@ -18,10 +18,9 @@ from flax import linen as nn
 
 from attention.masks import causal_mask, padding_mask
 from attention.positions import sinusoids
-from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE
 from models.layers import PAD, LayerNorm, check_fields, logits
-from models.multi_head import SelfAttention
+from models.multi_head import SelfAttention, check_heads
 from models.transformer import EncoderLayer, FeedForward
 
 
@@ -57,12 +56,7 @@ class TransformerLanguageModel(nn.Module):
     @nn.nowrap
     def check(self) -> None:
         """Checks rules between the fields."""
-        if self.d_model % self.heads:
-            accepted = f"a divisor of d_model, which is {self.d_model}"
-            raise FieldError("heads", self.heads, accepted)
-        if self.positions == "rotary" and self.d_model // self.heads % 2:
-            accepted = f"of even width with rotary positions; d_model is {self.d_model}"
-            raise FieldError("heads", self.heads, accepted)
+        check_heads(self.d_model, self.heads, rotary=self.positions == "rotary")
 
     def setup(self):
         check_fields(self)

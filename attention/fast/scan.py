@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 
-Weights = TypeVar("Weights")
+Matrices = TypeVar("Matrices")
 Shared = TypeVar("Shared")
 Carry = TypeVar("Carry")
 
@@ -34,8 +34,8 @@ class Matrix(Protocol):
 
 
 def scan(
-    step: Callable[[Weights, Shared, Carry, Any], tuple[Carry, Any]],
-    weights: Weights,
+    step: Callable[[Matrices, Shared, Carry, Any], tuple[Carry, Any]],
+    matrices: Matrices,
     shared: Shared,
     carry: Carry,
     inputs: Any,
@@ -51,11 +51,11 @@ def scan(
     transformation (`jax.checkpoint`, `jax.vmap`, `jax.lax.cond`).
 
     Args:
-        step: step(weights, shared, carry, x) -> (carry, y), a pure function of its
-            arguments. Inside the scan each leaf of its `weights` is a handle that
-            supports `x @ weight` for x [B, R, D], any number of times, and nothing
+        step: step(matrices, shared, carry, x) -> (carry, y), a pure function of its
+            arguments. Inside the scan each leaf of its `matrices` is a handle that
+            supports `x @ matrix` for x [B, R, D], any number of times, and nothing
             else.
-        weights: pytree of matrices [D, F], or [B, S, V] for one per batch element.
+        matrices: pytree of matrices [D, F], or [B, S, V] for one per batch element.
         shared: pytree of other arrays that every step reads: biases, masks, keys.
         carry: pytree passed from step to step.
         inputs: pytree of [T, ...] arrays, one slice per step.
@@ -63,7 +63,7 @@ def scan(
     Returns:
         The last carry, and the y of all steps as a pytree of [T, ...] arrays.
     """
-    arrays, treedef = jax.tree.flatten(weights)
+    arrays, treedef = jax.tree.flatten(matrices)
     none = [None] * len(arrays)
 
     def loop(arrays, transposed, shared, carry, inputs, deltas):

@@ -30,7 +30,7 @@ PARTS = 2  # of a scan from an empty tape; more parts run faster but compile slo
 
 def tape_scan(
     step: Step,
-    weights: Any,
+    matrices: Any,
     shared: Any,
     tape: Any,
     valid: jax.Array,
@@ -46,12 +46,12 @@ def tape_scan(
     defined.
 
     Args:
-        step: step(weights, shared, tape, valid, carry, x) -> (carry, entry, y, s), a
-            pure function. Each leaf of its `weights` is a `Matrix` as in
+        step: step(matrices, shared, tape, valid, carry, x) -> (carry, entry, y, s), a
+            pure function. Each leaf of its `matrices` is a `Matrix` as in
             `attention.fast.scan`; `tape` is a pytree of [B, K, ...] entries in any
             order, `valid` is [B, K], `entry` is a pytree of [B, ...], and s [B, K] has
             a value for each slot. The result must not depend on invalid entries.
-        weights: pytree of matrices [D, F].
+        matrices: pytree of matrices [D, F].
         shared: pytree of other floating arrays that every step reads.
         tape: pytree of [B, K, ...] floating arrays, the entries before the first step,
             the oldest first.
@@ -67,7 +67,7 @@ def tape_scan(
     """
     slots = jax.tree.leaves(tape)[0].shape[1]
     steps = len(jax.tree.leaves(inputs)[0])
-    arrays, treedef = jax.tree.flatten(weights)
+    arrays, treedef = jax.tree.flatten(matrices)
     parts = _parts(steps, slots) if empty else [(0, steps, slots)]
     times, slot_numbers = np.arange(steps), np.arange(slots)
 
