@@ -91,12 +91,14 @@ class Bahdanau(AttentiveDecoder):
             bidirectional=True,
             dropout=self.dropout,
         )
-        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)  # W_s
+        self.bridge = Dense(cell.carry_width * n, kernel_init=inits.kernel)  # W_s
         # v_a, W_a and U_a
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
         self.stack = self.decoder()
         # C_r, C_z and C side by side, [2 D, G]
-        self.context = self.param("context", inits.kernel, (2 * n, cell.gates * n))
+        self.context = self.param(
+            "context", inits.kernel, (2 * n, cell.input_width * n)
+        )
         self.deep = Maxout(self.maxout, inits)  # U_o, V_o and C_o as one matrix
         shape = (self.vocab_size, self.maxout)
         self.output = self.param("output", inits.embedding, shape)  # W_o
@@ -119,7 +121,7 @@ class Bahdanau(AttentiveDecoder):
 
     def prepare(self, memory: SourceMemory) -> tuple[BahdanauMatrices, AttendedSource]:
         """Returns the matrices of the step, and the source with its attention."""
-        (state,) = self.stack.matrices().states
+        (state,) = self.stack.matrices().recurrent
         return BahdanauMatrices(memory.values, state), self.cross_attention.source(
             memory
         )

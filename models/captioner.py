@@ -174,11 +174,11 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         super().setup()
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.cross_attention = self.source_attention(keys="positions")
-        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)  # f_init
+        self.bridge = Dense(cell.carry_width * n, kernel_init=inits.kernel)  # f_init
         self.from_context = Dense(  # L_z
             self.embedding, kernel_init=inits.kernel, use_bias=False
         )
-        shape = (self.channels[-1], cell.gates * n)
+        shape = (self.channels[-1], cell.input_width * n)
         self.context = self.param("context", inits.kernel, shape)
         if self.selector:
             self.beta = self.param("beta", inits.kernel, (n, 1))  # f_beta
@@ -201,7 +201,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         self, memory: SourceMemory
     ) -> tuple[CaptionerMatrices, CaptionerShared]:
         """Returns the matrices of the step, and the image with its attention."""
-        (state,) = self.stack.matrices().states
+        (state,) = self.stack.matrices().recurrent
         beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
         return (
@@ -250,7 +250,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
 class ImageState(NamedTuple):
     """Initial decoder state computed from the image."""
 
-    start: tuple[jax.Array]  # [B, states D], the carry after the image
+    start: tuple[jax.Array]  # [B, carry_width D], the carry after the image
 
 
 class ShowAndTell(Captioner):
@@ -269,13 +269,13 @@ class ShowAndTell(Captioner):
         """Feeds the image to the LSTM as its first input: eq. 10."""
         annotations = self.annotate(source, train=train)
         gates = self.gates(annotations.mean(1) @ self.from_image)
-        cell, (state,) = CELLS[self.cell], self.stack.matrices().states
-        zeros = jnp.zeros((len(gates), cell.states * self.hidden))
+        cell, (state,) = CELLS[self.cell], self.stack.matrices().recurrent
+        zeros = jnp.zeros((len(gates), cell.carry_width * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))
 
     def prepare(self, memory: ImageState) -> tuple[CellMatrices, None]:
         """Returns the recurrent matrices U; the image is in the state."""
-        return self.stack.matrices().states[0], None
+        return self.stack.matrices().recurrent[0], None
 
     @nn.nowrap
     def advance(

@@ -102,17 +102,17 @@ class Cell(NamedTuple):
     """A recurrent cell and its widths.
 
     Attributes:
-        step: step(x [..., gates D], carry [..., states D], u) -> next carry; its first
-            D elements are the output.
-        gates: width of x as a multiple of D.
-        states: width of the carry as a multiple of D.
+        step: step(x [..., input_width D], carry [..., carry_width D], u) -> next carry;
+            its first D elements are the output.
+        input_width: width of x as a multiple of D.
+        carry_width: width of the carry as a multiple of D.
         u: type of the recurrent matrices.
         matrices: width of each matrix of `u` as a multiple of D, by name.
     """
 
     step: Callable[[jax.Array, jax.Array, Any], jax.Array]
-    gates: int
-    states: int
+    input_width: int
+    carry_width: int
     u: type[CellMatrices]
     matrices: dict[str, int]
 
@@ -120,13 +120,17 @@ class Cell(NamedTuple):
 CELLS = {
     "gru": Cell(
         step=gru,
-        gates=3,
-        states=1,
+        input_width=3,
+        carry_width=1,
         u=GRUMatrices,
         matrices={"gates": 2, "candidate": 1},
     ),
-    "lstm": Cell(step=lstm, gates=4, states=2, u=LSTMMatrices, matrices={"gates": 4}),
-    "rnn": Cell(step=rnn, gates=1, states=1, u=RNNMatrices, matrices={"state": 1}),
+    "lstm": Cell(
+        step=lstm, input_width=4, carry_width=2, u=LSTMMatrices, matrices={"gates": 4}
+    ),
+    "rnn": Cell(
+        step=rnn, input_width=1, carry_width=1, u=RNNMatrices, matrices={"state": 1}
+    ),
 }
 
 
@@ -144,7 +148,7 @@ def run_cell(
     Args:
         cell: a value of `CELLS`.
         gates: [S, B, 1, G], the inputs' contribution to the gates; see `time_first`.
-        carry: [B, states D] before the first step.
+        carry: [B, carry_width D] before the first step.
         u: recurrent matrices.
         mask: [B, S] bool, False at padding, where the carry does not change; None for
             no padding.
@@ -152,9 +156,9 @@ def run_cell(
 
     Returns:
         Outputs [B, S, D] in the order of the positions, and the last carry
-        [B, states D].
+        [B, carry_width D].
     """
-    width = carry.shape[-1] // cell.states
+    width = carry.shape[-1] // cell.carry_width
 
     def step(u, _, carry, x):
         gates, valid = x

@@ -40,7 +40,7 @@ class DecoderCarry(NamedTuple):
     """State of a decoder."""
 
     time: jax.Array  # int scalar, from 0
-    states: tuple[jax.Array, ...]  # [B, R, states D] per layer
+    states: tuple[jax.Array, ...]  # [B, R, carry_width D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
     attention: jax.Array | None = None  # [B, R, S], if the score has a use for it
 
@@ -144,7 +144,8 @@ class EncoderDecoder(nn.Module):
             train: whether dropout is on.
 
         Returns:
-            A tuple with a field `start`, the first carry [B, states D] of each layer.
+            A tuple with a field `start`, the first carry [B, carry_width D] of each
+            layer.
         """
         raise NotImplementedError
 

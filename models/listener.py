@@ -190,7 +190,9 @@ class ListenAttendSpell(AttentiveDecoder):
         )
         self.stack = self.decoder(self.layers)  # RNN
         width = 2 * self.listener
-        self.context = self.param("context", inits.kernel, (width, cell.gates * n))
+        self.context = self.param(
+            "context", inits.kernel, (width, cell.input_width * n)
+        )
         # CharacterDistribution
         self.character = Dense(n, kernel_init=inits.kernel)
         self.output = self.param("output", inits.embedding, (self.vocab_size, n))
@@ -202,7 +204,7 @@ class ListenAttendSpell(AttentiveDecoder):
         frames = source["frames"]
         mask = jnp.arange(frames.shape[1]) < source["lengths"][:, None]
         annotations, mask = self.listen(frames, mask, train=train)
-        zeros = jnp.zeros((len(frames), CELLS[self.cell].states * self.hidden))
+        zeros = jnp.zeros((len(frames), CELLS[self.cell].carry_width * self.hidden))
         return SourceMemory(
             annotations=annotations,
             mask=mask,

@@ -98,13 +98,13 @@ class Luong(AttentiveDecoder):
         )
         if self.bidirectional:
             self.bridges = [
-                Dense(cell.states * n, kernel_init=inits.kernel)
+                Dense(cell.carry_width * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
         self.stack = self.decoder(self.depth, self.residual)
         if self.input_feeding:
-            self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
+            self.feed = self.param("feed", inits.kernel, (n, cell.input_width * n))
         # W_c for h_t and for c_t
         self.attend_state = self.param("attend_state", inits.kernel, (n, n))
         shape = (n * (1 + self.bidirectional), n)

@@ -48,13 +48,13 @@ class PointerMemory(NamedTuple):
     mask: jax.Array  # [B, S + 1] bool, False at padding
     read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D] for each read
     pointer_keys: jax.Array | None  # [B, S + 1, A or D]; None in a baseline
-    start: jax.Array  # [B, states D], initial carry of the decoder
+    start: jax.Array  # [B, carry_width D], initial carry of the decoder
 
 
 class PointerCarry(NamedTuple):
     """State of the decoder."""
 
-    state: jax.Array  # [B, R, states D]
+    state: jax.Array  # [B, R, carry_width D]
 
     def take(self, parents: jax.Array) -> "PointerCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
@@ -147,7 +147,7 @@ class Process(nn.Module):
             mask=mask[:, None],
             score=parameters,
         )
-        state = jnp.zeros((len(m), 1, cell.states * n), m.dtype)
+        state = jnp.zeros((len(m), 1, cell.carry_width * n), m.dtype)
         carry = state, state[..., :n]
         (state, r), _ = scan(step, matrices, shared, carry, jnp.arange(self.steps))
         return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
@@ -216,7 +216,7 @@ class PointerNetwork(nn.Module):
                 score=self._score(inits),
                 inits=inits,
             )
-            self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
+            self.bridge = Dense(cell.carry_width * n, kernel_init=inits.kernel)
         self.decoder_gates = Gates(self.cell, n, inits)
         self.decoder_state = StateMatrices(self.cell, n, inits)
         reads = {"pointer": self.glimpses, "attention": 1, "none": 0}[self.output]
@@ -305,7 +305,7 @@ class PointerNetwork(nn.Module):
         """Computes the encoder's outputs e_j [B, S, D] and its last carry."""
         cell = CELLS[self.cell]
         gates = self._gates(self.encoder_gates, time_first(entries))
-        zeros = jnp.zeros((len(entries), cell.states * self.hidden), entries.dtype)
+        zeros = jnp.zeros((len(entries), cell.carry_width * self.hidden), entries.dtype)
         return run_cell(cell, gates, carry=zeros, u=self.encoder_state(), mask=mask)
 
     def _read_and_process(

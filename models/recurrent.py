@@ -140,7 +140,7 @@ class Gates(nn.Module):
     @nn.compact
     def parameters(self, width: int) -> tuple[jax.Array, jax.Array]:
         """Returns W [C, G] and b [G] for inputs of this width."""
-        gates, n = CELLS[self.cell].gates * self.features, self.features
+        gates, n = CELLS[self.cell].input_width * self.features, self.features
 
         def bias(rng, shape, dtype=jnp.float32):
             zeros = jnp.zeros(shape, dtype)
@@ -182,7 +182,7 @@ Biases = tuple[jax.Array, ...]  # [G] per layer after the first
 class StackMatrices(NamedTuple):
     """Weight matrices of a `Stack`."""
 
-    states: tuple[CellMatrices, ...]  # recurrent matrices, per layer
+    recurrent: tuple[CellMatrices, ...]  # per layer
     inputs: tuple[Matrix, ...]  # [D, G] per layer after the first
 
 
@@ -213,7 +213,7 @@ class Stack(nn.Module):
     def matrices(self) -> StackMatrices:
         """Returns the weight matrices used inside the step."""
         return StackMatrices(
-            states=tuple(state() for state in self.states),
+            recurrent=tuple(state() for state in self.states),
             inputs=tuple(gates.parameters(self.features)[0] for gates in self.gates),
         )
 
@@ -235,7 +235,7 @@ class Stack(nn.Module):
         Args:
             w: result of `matrices`.
             biases: result of `biases`.
-            carries: [B, R, states D] per layer.
+            carries: [B, R, carry_width D] per layer.
             gates: [B, R, G], the input's contribution to the gates of the first layer.
             noise: [B, R, D] dropout mask per layer after the first, applied to its
                 input; None for no dropout. See `noise`.
@@ -244,13 +244,13 @@ class Stack(nn.Module):
             The next carries, and the output [B, R, D] of the last layer.
         """
         cell, n = CELLS[self.cell], self.features
-        next_carries = [cell.step(gates, carries[0], w.states[0])]
+        next_carries = [cell.step(gates, carries[0], w.recurrent[0])]
         y, inputs = next_carries[0][..., :n], []
         for layer in range(1, self.layers):
             inputs.append(y)
             x = y if noise is None else y * noise[layer - 1]
             gates = x @ w.inputs[layer - 1] + biases[layer - 1]
-            next_carries.append(cell.step(gates, carries[layer], w.states[layer]))
+            next_carries.append(cell.step(gates, carries[layer], w.recurrent[layer]))
             y = add_inputs(next_carries[-1][..., :n], inputs, self.residual)
         return tuple(next_carries), y
 
@@ -314,16 +314,16 @@ class Recurrence(nn.Module):
         Args:
             x: [B, S, C].
             mask: [B, S] bool, False at padding; None without padding.
-            carry: [B, states D] before the first token; None for 0.
+            carry: [B, carry_width D] before the first token; None for 0.
 
         Returns:
-            Outputs [B, S, D] and the carry after the last token, [B, states D].
+            Outputs [B, S, D] and the carry after the last token, [B, carry_width D].
         """
         cell = CELLS[self.cell]
         gates = Gates(self.cell, self.features, self.inits, name="input")(x)
         u = StateMatrices(self.cell, self.features, self.inits, name="state")()
         if carry is None:
-            carry = jnp.zeros((len(x), cell.states * self.features), x.dtype)
+            carry = jnp.zeros((len(x), cell.carry_width * self.features), x.dtype)
         return run_cell(
             cell, time_first(gates), carry, u=u, mask=mask, reverse=self.backward
         )
@@ -367,7 +367,7 @@ class Encoder(nn.Module):
 
         Returns:
             Annotations [B, S, E], and per layer a tuple with the last carry
-            [B, states D] of each direction.
+            [B, carry_width D] of each direction.
         """
         if self.reverse:
             x = reverse_tokens(x, mask)

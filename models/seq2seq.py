@@ -31,9 +31,9 @@ from models.recurrent import Encoder, Init, Maxout, StackMatrices, uniform_init
 class Seq2SeqMemory(NamedTuple):
     """The fixed vector and its projections, computed once for all steps."""
 
-    vector: jax.Array  # [B, layers states D], or [B, D] for a tanh summary
+    vector: jax.Array  # [B, layers carry_width D], or [B, D] for a tanh summary
     gates: jax.Array | None  # [B, 1, G], its contribution to the gates
-    start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
+    start: tuple[jax.Array, ...]  # [B, carry_width D] per layer, the first carry
 
 
 class Seq2SeqShared(NamedTuple):
@@ -98,9 +98,13 @@ class Seq2Seq(EncoderDecoder):
             self.summarise = Dense(n, kernel_init=inits.kernel)  # V
         if self.first_state == "layer":
             # W
-            self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
+            self.bridge = Dense(
+                self.layers * cell.carry_width * n, kernel_init=inits.kernel
+            )
         if self.fed_steps != "none":
-            self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
+            self.fed = Dense(
+                cell.input_width * n, kernel_init=inits.kernel, use_bias=False
+            )
         self.stack = self.decoder(self.layers)
         if self.maxout:
             self.deep = Maxout(self.maxout, inits)  # O_h, O_y and O_c as one matrix

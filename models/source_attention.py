@@ -28,7 +28,7 @@ class SourceMemory(NamedTuple):
     keys: jax.Array  # [B, S, F]
     # [B, S, V], summed by the weights: h_j, or C h_j if the step only needs the product
     values: jax.Array
-    start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
+    start: tuple[jax.Array, ...]  # [B, carry_width D] per layer, the first carry
 
 
 class AttendedSource(NamedTuple):

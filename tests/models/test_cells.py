@@ -19,8 +19,8 @@ def test_a_cell_over_sequences_equals_a_loop_and_skips_padding(
     x64, draw, name, reverse
 ):
     cell = CELLS[name]
-    gates = draw(BATCH, STEPS, cell.gates * STATE)
-    initial = draw(BATCH, cell.states * STATE)
+    gates = draw(BATCH, STEPS, cell.input_width * STATE)
+    initial = draw(BATCH, cell.carry_width * STATE)
     u = cell.u(*(draw(STATE, k * STATE) for k in cell.matrices.values()))
     mask = jnp.arange(STEPS) < jnp.asarray(LENGTHS)[:, None]
     outputs, last = run_cell(

@@ -80,7 +80,7 @@ class Loop:
     def encode(self, x):
         """The e_j and the initial state of the decoder."""
         p, embedded = self.params, x @ self.params["table"]["inputs"]
-        state = np.zeros(CELLS[self.fields["cell"]].states * HIDDEN)
+        state = np.zeros(CELLS[self.fields["cell"]].carry_width * HIDDEN)
         if self.fields["encoder"] == "recurrent":
             outputs = []
             for embedding in embedded:

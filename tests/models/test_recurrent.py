@@ -183,7 +183,7 @@ def test_recurrent_matrices_start_as_orthogonal_blocks():
 def test_only_the_standard_lstm_has_a_forget_bias_of_1(cell, inits, forget):
     layer = Gates(cell, STATE, inits)
     bias = layer.init(jax.random.key(0), jnp.ones((1, WIDTH)))["params"]["bias"]
-    expected = np.zeros(CELLS[cell].gates * STATE)
+    expected = np.zeros(CELLS[cell].input_width * STATE)
     expected[STATE : 2 * STATE] = forget  # i, f, o, g
     np.testing.assert_array_equal(bias, expected)
 
