@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import attend
+from attention.declaration import ScoreParts
 from attention.fast.scan import Matrix
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
@@ -306,7 +307,7 @@ class LSTMNLayer(nn.Module):
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
             key = state.value[..., :n] @ w.tape.key
-        (_, value), carry, y, weights = tape_scan(
+        (key, value), carry, y, weights = tape_scan(
             partial(lstmn, score=self.score),
             w,
             shared,
@@ -316,8 +317,25 @@ class LSTMNLayer(nn.Module):
             jax.tree.map(_swap, inputs),
             empty=empty,
         )
-        value, y, weights = jax.tree.map(_swap, (value, y, weights))
-        self._record(weights, y.source_weights)
+        key, value, y, weights = jax.tree.map(_swap, (key, value, y, weights))
+        weights, tokens = token_weights(weights), jnp.arange(steps)
+        distance = tokens[:, None] - tokens
+        near = (distance > 0) & (distance <= slots)
+        # A tape of earlier tokens would take part in the softmax.
+        tape = Tape(key, y.hidden, mask[:, None] & near) if empty else None
+        self._record("intra", "tokens", weights, tape, inputs.query, w.tape, shared.v)
+        if source is not None:
+            tape = Tape(shared.source.key, source.key, source.valid[:, None])
+            query, w_source = inputs.fusion.query, w.fusion.tape
+            self._record(
+                "cross",
+                "source",
+                y.source_weights,
+                tape,
+                query,
+                w_source,
+                shared.source.v,
+            )
         values = jnp.concatenate([state.value, value], 1)
         state = LSTMNState(values[:, -slots:], valid[:, -slots:], carry.summary)
         return Tape(y.hidden, value, mask), state
@@ -351,13 +369,35 @@ class LSTMNLayer(nn.Module):
             LSTMNInput(gates, query, fusion_input),
         )
 
-    def _record(self, intra: jax.Array, inter: jax.Array | None) -> None:
-        names = {"layer": self.layer, "queries": "tokens"}
-        weights = token_weights(intra)[:, None]
-        AlignmentOutput(weights).record(self, kind="intra", keys="tokens", **names)
-        if inter is not None:
-            weights = inter[:, None]
-            AlignmentOutput(weights).record(self, kind="cross", keys="source", **names)
+    def _record(
+        self,
+        kind: str,
+        keys: str,
+        weights: jax.Array,
+        tape: Tape | None,
+        query: jax.Array,
+        w: TapeMatrices,
+        v: jax.Array,
+    ) -> None:
+        """Sows weights [B, T, K] on a tape of hidden states, with valid [B, T, K]."""
+
+        def parts() -> ScoreParts | None:
+            if tape is None:
+                return None
+            summary = jnp.pad(weights @ tape.value, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+            score = MATCHING_SCORES[self.score]
+            projected = (query + summary @ w.summary)[:, None]  # as in `read`
+            return score.parts(projected, tape.key[:, None], v=v)
+
+        AlignmentOutput(weights[:, None]).record(
+            self,
+            parts,
+            None if tape is None else tape.valid[:, None],
+            kind=kind,
+            layer=self.layer,
+            queries="tokens",
+            keys=keys,
+        )
 
 
 def _swap(x: jax.Array) -> jax.Array:

@@ -28,11 +28,12 @@ from ml_collections import ConfigDict
 from base import asset_files, storage
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
-from figures.attention import AttentionMap, Places
+from figures.attention import Places, attention_map
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, OFFSET, Generator, Hypothesis, Search
 from generation.search import Batch as SearchBatch
+from generation.teacher_forced import AttentionReader
 from tasks.common import user_files
 from tasks.common.batches import Batch
 from tasks.common.losses import smoothed_cross_entropy
@@ -133,6 +134,7 @@ class Listening(Task):
         self.objective = supervised(self, blank, axis_name=axis_name)
         self.search = Search.configured(config.evaluation)
         self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
+        self.attention = AttentionReader(self.model)
         characters = assets.characters.characters
         self.rescoring = rescoring.configured(config.evaluation, characters)
 
@@ -202,6 +204,9 @@ class Listening(Task):
         )
         if rescored is not None:
             ranked = rescored.rank(ranked, characters.decode)
+        if attention and examples:
+            inputs = {"source": self._padded(examples)}
+            ranked = self.attention.with_records(state.params, inputs, ranked)
         frames, predictions = self._frames(state.params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [
@@ -217,14 +222,18 @@ class Listening(Task):
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
-            spectrograms = [examples[i].spectrogram for i in filled]
-            source = utterances.padded(
-                spectrograms, normalisation=self.config.data.normalisation
-            )
+            source = self._padded([examples[i] for i in filled])
             # A character takes at least two frames.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1
             yield SearchBatch(indices, functools.partial(dict, source), length, limit)
+
+    def _padded(self, examples: Sequence[HeldOut]) -> Batch:
+        """A batch of `frames` and `lengths`."""
+        return utterances.padded(
+            [example.spectrogram for example in examples],
+            normalisation=self.config.data.normalisation,
+        )
 
     def _frames(self, params: Any) -> int:
         """Number of frames per position of the attention."""
@@ -305,10 +314,11 @@ def _prediction(
     weights = np.asarray(hypothesis.weights)[: len(text), :positions]
     keys = [f"frame {frames * position}" for position in range(positions)]
     places = _places(example.spectrogram, positions, frames)
+    maps = (attention_map(x, list(text), keys) for x in hypothesis.records)
     return Prediction(
         composed(text),
         hypothesis.score,
-        (AttentionMap("cross", weights[None], list(text), keys, places=places),),
+        tuple(each._replace(places=places) for each in maps),
         details=Details(example.spectrogram, weights, frames, text),
     )
 
