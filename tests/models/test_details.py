@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from details import weights_of
 from fields import CASES, TRANSFORMER
 from translators import inputs_of, instances, normal_like, quick_jit, translator
 
 from attention import memory
-from attention.core import masked_softmax
-from attention.declaration import ScoreParts
 from base.records import DETAILS, AttentionRecord, records_of
 from models.lstmn import LSTMNLanguageModel
 from models.memory_network import MemoryNetwork, MemoryNetworkLanguageModel
@@ -40,17 +39,9 @@ def check(model, variables, batch):
     sown = records(model, variables, batch, ["attention", DETAILS])
     assert sown
     for record in sown:
-        d = record.details
-        parts = ScoreParts(
-            d.query, d.key, v=d.v, location=d.location, activation=d.activation
-        )
-        scores = d.scale[..., None, None] * parts.terms().sum(-1) + d.bias
-        weights = masked_softmax(scores)
-        if d.own_keys:
-            assert len(record.weights[0]) == 1 and weights.shape[2] == 1
-            weights = jnp.swapaxes(weights, 1, 2)
-        np.testing.assert_allclose(weights, record.weights, atol=1e-5)
-        assert len({len(x) for x in jax.tree.leaves(d)}) == 1  # the batch's axis
+        details = record.details
+        np.testing.assert_allclose(weights_of(details), record.weights, atol=1e-5)
+        assert len({len(x) for x in jax.tree.leaves(details)}) == 1  # the batch's axis
 
 
 @pytest.mark.parametrize("name", NAMES)
