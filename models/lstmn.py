@@ -318,24 +318,16 @@ class LSTMNLayer(nn.Module):
             empty=empty,
         )
         key, value, y, weights = jax.tree.map(_swap, (key, value, y, weights))
-        weights, tokens = token_weights(weights), jnp.arange(steps)
-        distance = tokens[:, None] - tokens
-        near = (distance > 0) & (distance <= slots)
-        # A tape of earlier tokens would take part in the softmax.
-        tape = Tape(key, y.hidden, mask[:, None] & near) if empty else None
-        self._record("intra", "tokens", weights, tape, inputs.query, w.tape, shared.v)
+        distance = jnp.arange(steps)[:, None] - jnp.arange(steps)
+        on_tape = mask[:, None] & (distance > 0) & (distance <= slots)
+        # The tape of a later part of a text also has the tokens before it.
+        tape = Tape(key, y.hidden, on_tape) if empty else None
+        weights = token_weights(weights)
+        self._record("intra", weights, tape, inputs.query, w.tape, shared.v)
         if source is not None:
             tape = Tape(shared.source.key, source.key, source.valid[:, None])
-            query, w_source = inputs.fusion.query, w.fusion.tape
-            self._record(
-                "cross",
-                "source",
-                y.source_weights,
-                tape,
-                query,
-                w_source,
-                shared.source.v,
-            )
+            query, w_tape, v = inputs.fusion.query, w.fusion.tape, shared.source.v
+            self._record("cross", y.source_weights, tape, query, w_tape, v)
         values = jnp.concatenate([state.value, value], 1)
         state = LSTMNState(values[:, -slots:], valid[:, -slots:], carry.summary)
         return Tape(y.hidden, value, mask), state
@@ -372,32 +364,23 @@ class LSTMNLayer(nn.Module):
     def _record(
         self,
         kind: str,
-        keys: str,
         weights: jax.Array,
         tape: Tape | None,
         query: jax.Array,
         w: TapeMatrices,
         v: jax.Array,
     ) -> None:
-        """Sows weights [B, T, K] on a tape of hidden states, with valid [B, T, K]."""
+        """Sows weights [B, T, K] on a tape of hidden states, with `valid` [B, T, K]."""
 
-        def parts() -> ScoreParts | None:
-            if tape is None:
-                return None
+        def parts() -> ScoreParts:  # as in `read`
             summary = jnp.pad(weights @ tape.value, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-            score = MATCHING_SCORES[self.score]
-            projected = (query + summary @ w.summary)[:, None]  # as in `read`
-            return score.parts(projected, tape.key[:, None], v=v)
+            projected = (query + summary @ w.summary)[:, None]
+            return MATCHING_SCORES[self.score].parts(projected, tape.key[:, None], v=v)
 
-        AlignmentOutput(weights[:, None]).record(
-            self,
-            parts,
-            None if tape is None else tape.valid[:, None],
-            kind=kind,
-            layer=self.layer,
-            queries="tokens",
-            keys=keys,
-        )
+        keys = {"intra": "tokens", "cross": "source"}[kind]
+        names = {"kind": kind, "layer": self.layer, "queries": "tokens", "keys": keys}
+        details = () if tape is None else (parts, tape.valid[:, None])
+        AlignmentOutput(weights[:, None]).record(self, *details, **names)
 
 
 def _swap(x: jax.Array) -> jax.Array:

@@ -323,28 +323,23 @@ class MemoryNetworkLanguageModel(nn.Module):
         time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
         u = jnp.full((batch, steps, self.width), _QUERY)
         linear = jnp.arange(self.width) < self.width // 2
-        # Weights and details are those of these tokens, without tokens before them.
+        # Records are of these tokens, without those before them.
         these = (slice(None), None, slice(None), slice(self.memory - 1, None))
         inside = from_window(mask, text.shape[1])[these]
         for k in range(self.hops):
             # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
-            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
+            times = u @ time_a.T
+            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + times
             p = masked_softmax(scores, mask)  # [B, T, N]
             weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
             o = weights @ c + p @ time_c
             parts = None
             if detailed(self) and carry is None:  # else earlier tokens take part, too
-                times = from_window(u @ time_a.T, text.shape[1])
-                keys = a[:, None, self.memory - 1 :]
-                parts = ScoreParts(u[:, None], keys, bias=times[these])
+                bias = from_window(times, text.shape[1])[these]
+                parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
+            names = {"layer": k, "queries": "tokens", "keys": "tokens"}
             AlignmentOutput(weights[these]).record(
-                self,
-                lambda parts=parts: parts,
-                inside,
-                kind="memory",
-                layer=k,
-                queries="tokens",
-                keys="tokens",
+                self, lambda parts=parts: parts, inside, kind="memory", **names
             )
             u = u @ self.state_kernel + o
             u = jnp.where(linear, u, nn.relu(u))

@@ -205,7 +205,7 @@ class Listening(Task):
         if rescored is not None:
             ranked = rescored.rank(ranked, characters.decode)
         if attention and examples:
-            inputs = {"source": self._padded(examples)}
+            inputs = {"source": self._source(examples)}
             ranked = self.attention.with_records(state.params, inputs, ranked)
         frames, predictions = self._frames(state.params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
@@ -222,18 +222,15 @@ class Listening(Task):
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
-            source = self._padded([examples[i] for i in filled])
+            source = self._source([examples[i] for i in filled])
             # A character takes at least two frames.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1
             yield SearchBatch(indices, functools.partial(dict, source), length, limit)
 
-    def _padded(self, examples: Sequence[HeldOut]) -> Batch:
-        """A batch of `frames` and `lengths`."""
-        return utterances.padded(
-            [example.spectrogram for example in examples],
-            normalisation=self.config.data.normalisation,
-        )
+    def _source(self, examples: Sequence[HeldOut]) -> Batch:
+        spectrograms, data = [x.spectrogram for x in examples], self.config.data
+        return utterances.padded(spectrograms, normalisation=data.normalisation)
 
     def _frames(self, params: Any) -> int:
         """Number of frames per position of the attention."""
