@@ -120,10 +120,9 @@ def test_weights_of_other_models_are_the_softmax_of_the_parts(name):
     check(*with_variables(model, inputs()))
 
 
-@pytest.mark.parametrize("controller", ["lstm", "feedforward"])
-def test_weights_of_a_memory_are_the_last_stage_of_its_addressing(controller):
+def test_weights_of_a_memory_are_the_last_stage_of_its_addressing():
     sizes = dict(hidden=7, read_heads=2, slots=11, width=5, memory_init="learned")
-    model = NeuralTuringMachine(3, controller=controller, **sizes)
+    model = NeuralTuringMachine(3, **sizes)
     inputs = jnp.asarray(np.random.default_rng(0).random((2, 5, 4)))
     sown = records(*with_variables(model, inputs), ["attention", DETAILS])
     d, readers = sown[0].details, sizes["read_heads"]
