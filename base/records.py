@@ -44,6 +44,8 @@ class ScoreDetails:
         v: [B, H, A] of an additive score; None for a product.
         location: [B, H, Q, K, A]; None for a score without such a term.
         activation: f, "tanh" or "relu"; "" for a product.
+        own_keys: whether each query has keys and parameters of its own, like the hops
+            of a memory network. The queries are then along the axis H, and Q is 1.
     """
 
     query: jax.Array
@@ -53,6 +55,7 @@ class ScoreDetails:
     v: jax.Array | None = None
     location: jax.Array | None = None
     activation: str = flax.struct.field(pytree_node=False, default="")
+    own_keys: bool = flax.struct.field(pytree_node=False, default=False)
 
     def cut(self, queries: int, keys: int) -> "ScoreDetails":
         """Returns the batch's first example without padding: [H, ...] arrays."""
@@ -68,21 +71,34 @@ class ScoreDetails:
 
 @flax.struct.dataclass
 class MemoryDetails:
-    """Reads and writes of a memory, from which its contents can be computed again.
+    """Addressing, reads and writes of a memory, to compute its contents again.
 
     Attributes:
         weights: [B, H, T, N] of all heads, read heads first.
+        key: [B, H, T, M], compared with each slot by cosine similarity.
+        strength: [B, H, T], beta, which multiplies the cosines.
+        gate: [B, H, T], g, the share of the content weights; the rest is that of the
+            previous weights.
+        shifts: [B, H, T, J], s, a distribution over shifts by -(J // 2) to J // 2.
+        sharpening: [B, H, T], gamma, the exponent of the shifted weights.
         erase: [B, W, T, M] erase vectors of the write heads.
         add: [B, W, T, M] add vectors of the write heads.
         start: [B, N, M] memory before the first step.
+        focus: [B, H, N] weights before the first step.
         inputs: [B, T, I] inputs of the steps.
         outputs: [B, T, O] logits of the steps.
     """
 
     weights: jax.Array
+    key: jax.Array
+    strength: jax.Array
+    gate: jax.Array
+    shifts: jax.Array
+    sharpening: jax.Array
     erase: jax.Array
     add: jax.Array
     start: jax.Array
+    focus: jax.Array
     inputs: jax.Array
     outputs: jax.Array
 

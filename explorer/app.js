@@ -194,7 +194,7 @@ class App {
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
     if (this.choices.view === "image") figure.append(this.#steps(look));
-    if (hasScores(look.attention) && !["heads", "search"].includes(this.choices.view)) {
+    if (workingsOf(look.attention) && !["heads", "search"].includes(this.choices.view)) {
       const scores = element("canvas", { className: "scores" });
       scores.setAttribute("role", "img");
       figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
@@ -283,13 +283,14 @@ class App {
     this.#toAddress();
   }
 
-  // What the weight of the cell is computed from.
+  // What the weight of the cell, or the weights of the step, are computed from.
   #score(figure) {
     const canvas = figure.querySelector(".scores"), { look } = figure;
     if (!canvas) return;
-    cellScore.paint(new CanvasPainter(canvas, ...cellScore.size(look)), look);
-    canvas.setAttribute("aria-label", "the terms of the score, the scores of the row and their softmax; the table has the numbers");
-    figure.querySelector(".terms").replaceChildren(scoreTable(look));
+    const workings = workingsOf(look.attention);
+    workings.paint(new CanvasPainter(canvas, ...workings.size(look)), look);
+    canvas.setAttribute("aria-label", workings.label);
+    figure.querySelector(".terms").replaceChildren(workings.table(look));
   }
 
   // The weights of the second run less those of the first.
@@ -342,7 +343,7 @@ class App {
       const { look, view, canvas } = figure, scores = figure.querySelector(".scores");
       const name = `${this.page.runs[i].name}_${this.choices.example + 1}_${look.attention.name}`;
       const drawing = { name, look, view, canvas };
-      return scores ? [drawing, { name: `${name}_score`, look, view: cellScore, canvas: scores }] : [drawing];
+      return scores ? [drawing, { name: `${name}_score`, look, view: workingsOf(look.attention), canvas: scores }] : [drawing];
     });
     for (const { name, look, view, canvas } of drawings) {
       let blob;

@@ -1,5 +1,6 @@
 // The memory of a Neural Turing Machine, step by step; see `MemoryDetails` in
-// base/records.py. The contents are computed from the writes.
+// base/records.py. The contents are computed from the writes, and the weights of a step
+// by the stages of their addressing.
 
 const hasMemory = (attention) => attention.details?.type === "MemoryDetails";
 
@@ -112,3 +113,77 @@ const player = {
   },
 };
 VIEWS.memory = player;
+
+// The stages of the addressing of a head at a step, [name, values of the slots, their
+// parameter]: Graves et al. (2014), eqs. 5 to 9.
+function stagesOf(a, head, step) {
+  const { contents, slots, width } = memories(a), { details: d } = a;
+  const key = part(d.key, head, step), at = (x) => part(x, head)[step];
+  const strength = at(d.strength), gate = at(d.gate), sharpening = at(d.sharpening);
+  const shifts = part(d.shifts, head, step), reach = (shifts.length - 1) / 2;
+  const previous = step ? part(d.weights, head, step - 1) : part(d.focus, head);
+  const dot = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
+  const norm = (x) => (dot(x, x) > 1e-24 ? Math.sqrt(dot(x, x)) : Infinity); // the cosine with 0 is 0
+  const scores = Array.from({ length: slots }, (_, n) => {
+    const slot = contents[step].subarray(n * width, (n + 1) * width);
+    return (strength * dot(key, slot)) / (norm(key) * norm(slot));
+  });
+  const content = softmaxOf(scores);
+  const gated = content.map((w, n) => gate * w + (1 - gate) * previous[n]);
+  const shifted = gated.map((_, n) => shifts.reduce(
+    (sum, share, j) => sum + share * gated[(n - j + reach + slots) % slots], 0));
+  const sharpened = softmaxOf(shifted.map((w) => sharpening * Math.log(w)));
+  const list = Array.from(shifts, (x) => x.toFixed(2)).join(" ");
+  return [
+    ["β × cosine", scores, `β ${strength.toFixed(2)}`], ["content", content, ""],
+    ["interpolated", gated, `g ${gate.toFixed(2)}`], ["shifted", shifted, `s ${list}`],
+    ["sharpened", sharpened, `γ ${sharpening.toFixed(2)}`],
+  ];
+}
+
+// "read" or "write", with a number if there are several.
+function headName({ readers, writers }, head) {
+  const [name, count, number] = head < readers ? ["read", readers, head] : ["write", writers, head - readers];
+  return count > 1 ? `${name} ${number + 1}` : name;
+}
+
+const addressing = {
+  ROW: 30, GAP: 24, NOTE: 170,
+  label: "the stages of the addressing of each head; the table has the numbers",
+
+  size(look) {
+    const { heads, slots, slot } = player.layout(look);
+    return [player.LEFT + slots * slot + this.NOTE, heads * (5 * this.ROW + this.GAP)];
+  },
+
+  paint(p, look) {
+    const l = player.layout(look), left = player.LEFT, high = this.ROW - 8;
+    for (let head = 0, y = 0; head < l.heads; head++) {
+      p.text(left, y + 10, `${headName(l, head)} head, step ${look.query + 1}`);
+      y += this.GAP;
+      stagesOf(look.attention, head, look.query).forEach(([name, values, note], stage) => {
+        const limit = stage ? 1 : Math.max(1e-12, ...values.map(Math.abs));
+        p.text(left - 8, y + high / 2, name, { anchor: "end" });
+        bars(p, values, left, y, l.slot, high, limit, (n) => (n === look.key ? ink().mark : css(colour(0.6))));
+        p.text(left + l.slots * l.slot + 8, y + high / 2, note, { fill: ink().faint, limit: 40 });
+        y += this.ROW;
+      });
+    }
+  },
+
+  // The stages at the chosen slot, a column for each head.
+  table(look) {
+    const m = memories(look.attention), heads = Array.from({ length: m.heads }, (_, head) => head);
+    const row = (tag, ...cells) => element("tr", {}, ...cells.map((textContent) => element(tag, { textContent })));
+    const stages = heads.map((head) => stagesOf(look.attention, head, look.query));
+    const lines = stages[0].map(([name], i) => row("td", name, ...stages.map((each) => number(each[i][1][look.key]))));
+    const caption = element("caption", { textContent: `Slot ${look.attention.keys[look.key]}` });
+    return element("table", {}, caption, element("thead", {}, row("th", "stage", ...heads.map((h) => headName(m, h)))), element("tbody", {}, ...lines));
+  },
+};
+
+// What shows how the weights of an attention are computed; null without details.
+function workingsOf(attention) {
+  if (hasScores(attention)) return cellScore;
+  return hasMemory(attention) && attention.details.key ? addressing : null;
+}

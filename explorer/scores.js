@@ -11,12 +11,17 @@ function part(x, ...at) {
   return x.subarray(start * size, (start + 1) * size);
 }
 
+// The first indices of the details of a row: its head and number or, of a query with keys
+// of its own, its number and 0.
+const placeOf = ({ details: d }, head, row) => (d.own_keys ? [row, 0] : [head, row]);
+
 // The units of a cell: query, key, location, what an additive score has inside (`hidden`)
 // and its v, and the terms, which add up to `sum`.
-function unitsOf({ details: d }, head, row, column) {
-  const query = part(d.query, head, row), key = part(d.key, head, column);
-  const location = d.location && part(d.location, head, row, column);
-  const v = d.v && part(d.v, head);
+function unitsOf(a, head, row, column) {
+  const { details: d } = a, [h, q] = placeOf(a, head, row);
+  const query = part(d.query, h, q), key = part(d.key, h, column);
+  const location = d.location && part(d.location, h, q, column);
+  const v = d.v && part(d.v, h);
   const f = d.activation === "relu" ? (x) => Math.max(x, 0) : Math.tanh;
   const hidden = v && query.map((x, i) => f(x + key[i] + (location ? location[i] : 0)));
   const terms = query.map((x, i) => (v ? v[i] * hidden[i] : x * key[i]));
@@ -27,15 +32,32 @@ function unitsOf({ details: d }, head, row, column) {
 function scoresOf(a, head, row) {
   const d = a.details, id = [head, row].join();
   if (d.last?.id === id) return d.last;
-  const biases = part(d.bias, Math.min(head, d.bias.shape[0] - 1), row);
-  const columns = Array.from(biases.keys()), scale = d.scale[head];
+  const [h, q] = placeOf(a, head, row), biases = part(d.bias, Math.min(h, d.bias.shape[0] - 1), q);
+  const columns = Array.from(biases.keys()), scale = d.scale[h];
   const sums = columns.map((k) => unitsOf(a, head, row, k).sum);
   const scores = sums.map((sum, k) => scale * sum + biases[k]);
+  d.last = { id, scale, sums, biases, scores, softmax: softmaxOf(scores) };
+  return d.last;
+}
+
+// The softmax of scores; 0 where all are -Infinity.
+function softmaxOf(scores) {
   const largest = Math.max(...scores), isEmpty = largest === -Infinity;
   const exps = scores.map((score) => (isEmpty ? 0 : Math.exp(score - largest)));
   const total = exps.reduce((x, y) => x + y, 0) || 1;
-  d.last = { id, scale, sums, biases, scores, softmax: exps.map((x) => x / total) };
-  return d.last;
+  return exps.map((x) => x / total);
+}
+
+// Bars up and down from 0; `fill(i)` is the colour of bar i.
+function bars(p, values, x, y, step, height, limit, fill) {
+  const isSigned = values.some((value) => value < 0 && Number.isFinite(value));
+  const unit = (height / (isSigned ? 2 : 1)) / limit, zero = isSigned ? y + height / 2 : y + height;
+  values.forEach((value, i) => {
+    if (!Number.isFinite(value)) return;
+    const bar = value * unit;
+    p.rect(x + i * step, Math.min(zero, zero - bar), Math.max(step - (step > 3), 0.5), Math.abs(bar), fill(i));
+  });
+  p.line([[x, zero], [x + values.length * step, zero]], ink().faint);
 }
 
 // The head of a cell: the chosen one or, of a mixture, that with the largest weight.
@@ -48,6 +70,8 @@ function headOf({ attention: a, head, query, key }) {
 
 const cellScore = {
   LEFT: 110, RIGHT: 90, STRIP: 22, BARS: 64,
+  label: "the terms of the score, the scores of the row and their softmax; the table has the numbers",
+  table: (look) => scoreTable(look),
 
   // The head, its numbers, and the rows of the drawing: [label, values, height, how values
   // are drawn].
@@ -90,14 +114,8 @@ const cellScore = {
       if (kind === "strip") {
         values.forEach((x, i) => p.rect(left + i * step, y, step, height, css(signedColour(x / limit))));
       } else {
-        const isSigned = finite.some((x) => x < 0), unit = (height / (isSigned ? 2 : 1)) / limit;
-        const zero = isSigned ? y + height / 2 : y + height;
-        values.forEach((x, i) => {
-          if (!Number.isFinite(x)) return;
-          const fill = kind === "keys" && columns[i] === key ? ink().mark : css(colour(0.6));
-          p.rect(left + i * step, Math.min(zero, zero - x * unit), Math.max(step - (step > 3), 0.5), Math.abs(x) * unit, fill);
-        });
-        p.line([[left, zero], [left + room, zero]], ink().faint);
+        bars(p, values, left, y, step, height, limit,
+          (i) => (kind === "keys" && columns[i] === key ? ink().mark : css(colour(0.6))));
       }
       p.frame(left, y, room, height, ink().faint, 1);
       const note = { strip: `± ${limit.toFixed(2)}`, terms: `sum ${units.sum.toFixed(3)}` }[kind];
@@ -128,7 +146,7 @@ function scoreTable(look) {
   const bias = row.biases[key], weight = a.text(head, query, key);
   const lines = [line("sum of the terms", number(units.sum))];
   if (row.scale !== 1) lines.push(line("scale", `× ${number(row.scale)}`));
-  if (bias) lines.push(line(bias === -Infinity ? "mask" : "position", bias === -Infinity ? "masked" : `+ ${number(bias)}`));
+  if (bias) lines.push(line(bias === -Infinity ? "mask" : "bias", bias === -Infinity ? "masked" : `+ ${number(bias)}`));
   lines.push(line("score", number(row.scores[key])), line("softmax", row.softmax[key].toFixed(4)), line("weight", weight));
   const order = Array.from(units.terms.keys()).sort((i, j) => Math.abs(units.terms[j]) - Math.abs(units.terms[i]));
   const [first, second] = units.v ? [units.v, units.hidden] : [units.query, units.key];

@@ -55,7 +55,6 @@ class PointerSearch:
         search: Search,
         *,
         constrain: bool,
-        keep_weights: bool = False,
     ) -> list[list[Hypothesis]]:
         """Returns the answers of each instance, best first.
 
@@ -64,8 +63,6 @@ class PointerSearch:
             batch: `inputs` [B, S, F] and `lengths` [B]; other keys are ignored.
             search: checked options.
             constrain: whether to constrain the answers.
-            keep_weights: whether to return attention weights [T, S + 1], which the
-                constraint does not change.
         """
         inputs, lengths = batch["inputs"], batch["lengths"]
         batches = array_batches(
@@ -76,8 +73,4 @@ class PointerSearch:
             limit=lambda i: self._steps(lengths[i]),
         )
         generator = self._constrained if constrain else self._unconstrained
-        return generator.generate(params, batches, search, keep_weights=keep_weights)
-
-    def attends(self, params: Any, batch: Any) -> bool:
-        """Returns True if the model has attention; see `Generator.attends`."""
-        return self._unconstrained.attends(params, batch)
+        return generator.generate(params, batches, search)

@@ -24,7 +24,7 @@ import numpy as np
 from base import ranges, spread
 from base.errors import FieldError
 from base.ranges import COUNT, SCALE, Range
-from base.records import SearchTree
+from base.records import AttentionRecord, SearchTree
 from generation import types
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
@@ -115,12 +115,15 @@ class Hypothesis(NamedTuple):
         weights: [T, S] float32 attention weights at each token, where S is the padded
             width of the decoded batch; None unless requested.
         tree: the beam search of the input; None unless requested, or without a beam.
+        records: attention of a teacher-forced pass, see
+            `generation.teacher_forced.AttentionReader`; empty unless requested.
     """
 
     ids: list[int]
     score: float
     weights: np.ndarray | None = None
     tree: SearchTree | None = None
+    records: Sequence[AttentionRecord] = ()
 
 
 class Batch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Teacher-forced passes of a text-to-text model: attention weights, log-likelihood.
+"""Teacher-forced passes of an encoder-decoder: attention weights, log-likelihood.
 
 Axes: B batch; S source positions; T target steps; H heads; Q queries; K keys; W
 vocabulary.
@@ -14,7 +14,7 @@ import optax
 
 from base import spread
 from base.records import DETAILS, AttentionRecord, records_of
-from generation.search import padded_width
+from generation.search import Hypothesis, padded_width
 from generation.types import Module
 
 
@@ -25,8 +25,9 @@ class AttentionReader:
         """Stores the model; compiles on first use.
 
         Args:
-            model: `apply(variables, {"source": [1, S], "target": [1, T]},
-                train=False)` sows `base.records.AttentionRecord`s.
+            model: `apply(variables, batch, train=False)` sows
+                `base.records.AttentionRecord`s; `batch` has `target` [1, T], 0 at
+                padding.
         """
         self._model = model
         self._jit_records = jax.jit(self._records)
@@ -50,11 +51,26 @@ class AttentionReader:
         Returns:
             Records with numpy weights [1, H, Q, K], padded in Q and K.
         """
-        batch = {
-            name: np.pad([ids], ((0, 0), (0, padded_width(len(ids)) - len(ids))))
-            for name, ids in (("source", source), ("target", target))
-        }
+        batch = {"source": _padded(source), "target": _padded(target)}
         return jax.device_get(self._jit_records(params, batch))
+
+    def with_records(
+        self, params: Any, inputs: Any, ranked: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Returns hypotheses, the best one of each input with its `records`.
+
+        Args:
+            params: the model's parameters.
+            inputs: a batch of the model without `target`, a dict of [B, ...] arrays.
+            ranked: hypotheses of the B inputs, best first.
+        """
+        results = []
+        for row, (best, *others) in enumerate(ranked):
+            batch = jax.tree.map(lambda x, row=row: x[row : row + 1], inputs)
+            batch["target"] = _padded(best.ids)
+            records = jax.device_get(self._jit_records(params, batch))
+            results.append([best._replace(records=records), *others])
+        return results
 
     def _records(
         self, params: Any, batch: dict[str, jax.Array]
@@ -63,6 +79,11 @@ class AttentionReader:
             {"params": params}, batch, train=False, mutable=["attention", DETAILS]
         )
         return records_of(sown, AttentionRecord)
+
+
+def _padded(ids: Sequence[int]) -> np.ndarray:
+    """Token ids as a batch [1, T]."""
+    return np.pad([ids], ((0, 0), (0, padded_width(len(ids)) - len(ids))))
 
 
 class Likelihood:

@@ -124,7 +124,7 @@ class AlignmentOutput(NamedTuple):
     def record(
         self,
         module: nn.Module,
-        parts: Callable[[], ScoreParts | None] = lambda: None,
+        parts: Callable[[], ScoreParts | list[ScoreParts] | None] = lambda: None,
         mask: jax.Array | None = None,
         *,
         kind: str,
@@ -138,8 +138,9 @@ class AlignmentOutput(NamedTuple):
 
         Args:
             module: the module that sows.
-            parts: returns the parts of the scores [B, H, Q, K], if they have any;
-                called only if the details of the record are requested.
+            parts: returns the parts of the scores [B, H, Q, K], if they have any, or
+                a list with those of each query, [B, 1, 1, K]; called only if the
+                details of the record are requested.
             mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
             kind: see `AttentionRecord`.
             layer: index among the layers of this kind, from 0.
@@ -166,10 +167,16 @@ def detailed(module: nn.Module) -> bool:
     return module.is_mutable_collection(DETAILS) and not module.is_initializing()
 
 
-def _details(parts: ScoreParts | None, mask: jax.Array | None) -> ScoreDetails | None:
+def _details(
+    parts: ScoreParts | list[ScoreParts] | None, mask: jax.Array | None
+) -> ScoreDetails | None:
     """Parts in the shapes of `ScoreDetails`."""
     if parts is None:
         return None
+    if isinstance(parts, list):
+        each = [_details(part, mask) for part in parts]
+        details = jax.tree.map(lambda *x: jnp.concatenate(x, 1), *each)
+        return details and details.replace(own_keys=True)
     batch = parts.query.shape[:2]
     queries, keys = parts.query.shape[-2], parts.key.shape[-2]
     bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)

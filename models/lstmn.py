@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.declaration import ScoreParts
 from attention.fast.scan import Matrix
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, read_tape, token_weights
@@ -304,7 +305,7 @@ class LSTMNLayer(nn.Module):
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
             key = state.value[..., :n] @ w.tape.key
-        (_, value), carry, y, weights = tape_scan(
+        (key, value), carry, y, weights = tape_scan(
             partial(lstmn, score=self.score),
             w,
             shared,
@@ -314,8 +315,17 @@ class LSTMNLayer(nn.Module):
             jax.tree.map(_swap, inputs),
             empty=empty,
         )
-        value, y, weights = jax.tree.map(_swap, (value, y, weights))
-        self._record(weights, y.source_weights)
+        key, value, y, weights = jax.tree.map(_swap, (key, value, y, weights))
+        distance = jnp.arange(steps)[:, None] - jnp.arange(steps)
+        on_tape = mask[:, None] & (distance > 0) & (distance <= slots)
+        # The tape of a later part of a text also has the tokens before it.
+        tape = Tape(key, y.hidden, on_tape) if empty else None
+        weights = token_weights(weights)
+        self._record("intra", weights, tape, inputs.query, w.tape, shared.v)
+        if source is not None:
+            tape = Tape(shared.source.key, source.key, source.valid[:, None])
+            query, w_tape, v = inputs.fusion.query, w.fusion.tape, shared.source.v
+            self._record("cross", y.source_weights, tape, query, w_tape, v)
         values = jnp.concatenate([state.value, value], 1)
         state = LSTMNState(values[:, -slots:], valid[:, -slots:], carry.summary)
         return Tape(y.hidden, value, mask), state
@@ -349,13 +359,26 @@ class LSTMNLayer(nn.Module):
             LSTMNInput(gates, query, fusion_input),
         )
 
-    def _record(self, intra: jax.Array, inter: jax.Array | None) -> None:
-        names = {"layer": self.layer, "queries": "tokens"}
-        weights = token_weights(intra)[:, None]
-        AlignmentOutput(weights).record(self, kind="intra", keys="tokens", **names)
-        if inter is not None:
-            weights = inter[:, None]
-            AlignmentOutput(weights).record(self, kind="cross", keys="source", **names)
+    def _record(
+        self,
+        kind: str,
+        weights: jax.Array,
+        tape: Tape | None,
+        query: jax.Array,
+        w: TapeMatrices,
+        v: jax.Array,
+    ) -> None:
+        """Sows weights [B, T, K] on a tape of hidden states, with `valid` [B, T, K]."""
+
+        def parts() -> ScoreParts:  # as in `read`
+            summary = jnp.pad(weights @ tape.value, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+            projected = (query + summary @ w.summary)[:, None]
+            return MATCHING_SCORES[self.score].parts(projected, tape.key[:, None], v=v)
+
+        keys = {"intra": "tokens", "cross": "source"}[kind]
+        names = {"kind": kind, "layer": self.layer, "queries": "tokens", "keys": keys}
+        details = () if tape is None else (parts, tape.valid[:, None])
+        AlignmentOutput(weights[:, None]).record(self, *details, **names)
 
 
 def _swap(x: jax.Array) -> jax.Array:

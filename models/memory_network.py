@@ -37,10 +37,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import masked_softmax
+from attention.declaration import ScoreParts
 from attention.fast.bags import weighted_bag
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
-from models.attention import Alignment, AlignmentOutput, Score
+from models.attention import Alignment, AlignmentOutput, Score, detailed
 from models.layers import PAD, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
@@ -162,10 +163,11 @@ class MemoryNetwork(nn.Module):
         query_table = self.tables[0 if adjacent else 2]  # B
         u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
         samples = train and self.alignment == "gumbel"
-        records = []
+        records, hops = [], []
         for k in range(self.hops):
             layer = k if adjacent else 0
             m, c = memories[layer : layer + 2]
+            hops.append((self.scores[layer], u[:, None], m[:, None]))
             scores = self.scores[layer](u, m)  # u^k m^k, [B, 1, N]
             aligned = self.alignments[layer](
                 scores,
@@ -178,7 +180,7 @@ class MemoryNetwork(nn.Module):
             previous = u if adjacent else u @ self.state_kernel  # u^k, or H u^k
             u = previous + o
             records.append(aligned._replace(weights=p))
-        self._record(records)
+        self._record(records, hops, mask)
         w = self.tables[-1].T if adjacent else self.answer_kernel  # W
         x = (u @ w)[:, 0, : self.vocab_size]
         return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
@@ -206,14 +208,27 @@ class MemoryNetwork(nn.Module):
             memories[n] += jnp.where(times[..., None] > 0, time, 0)
         return memories, self.empty_slots | filled[:, None]
 
-    def _record(self, records: list[AlignmentOutput]) -> None:
-        """Sows the attention of all hops."""
+    def _record(
+        self,
+        records: list[AlignmentOutput],
+        hops: list[tuple[Score, jax.Array, jax.Array]],
+        mask: jax.Array,
+    ) -> None:
+        """Sows the attention of all hops, each with its score, query and keys."""
         weights = jnp.concatenate([x.weights for x in records], 1)[:, None]
         position = None
         if records[0].position is not None:
             position = jnp.stack([x.position for x in records], -1)
         aligned = records[0]._replace(weights=weights, position=position)
-        aligned.record(self, kind="memory", layer=0, queries="hops", keys="sentences")
+        aligned.record(
+            self,
+            lambda: [score.parts(*query_and_key) for score, *query_and_key in hops],
+            mask[:, None],
+            kind="memory",
+            layer=0,
+            queries="hops",
+            keys="sentences",
+        )
 
     def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
         """Embeds sentences without their time index, sum_j l_j * A x_j.
@@ -308,17 +323,26 @@ class MemoryNetworkLanguageModel(nn.Module):
         time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
         u = jnp.full((batch, steps, self.width), _QUERY)
         linear = jnp.arange(self.width) < self.width // 2
+        # Records are of these tokens, without those before them.
+        these = (slice(None), None, slice(None), slice(self.memory - 1, None))
+        inside = from_window(mask, text.shape[1])[these]
         for k in range(self.hops):
             # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
-            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
+            times = u @ time_a.T
+            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + times
             p = masked_softmax(scores, mask)  # [B, T, N]
             weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
             o = weights @ c + p @ time_c
+            parts = None
+            if detailed(self) and carry is None:  # else earlier tokens take part, too
+                bias = from_window(times, text.shape[1])[these]
+                parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
+            names = {"layer": k, "queries": "tokens", "keys": "tokens"}
+            AlignmentOutput(weights[these]).record(
+                self, lambda parts=parts: parts, inside, kind="memory", **names
+            )
             u = u @ self.state_kernel + o
             u = jnp.where(linear, u, nn.relu(u))
-            AlignmentOutput(weights[:, None, :, self.memory - 1 :]).record(
-                self, kind="memory", layer=k, queries="tokens", keys="tokens"
-            )
         u = self.drop(u, deterministic=not train)
         return logits(u, self.output), text[:, steps:]
 

@@ -22,6 +22,7 @@ constant memory, which learned fastest, follow Collier and Beel (2018), section 
 """
 
 import functools
+import itertools
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -198,11 +199,16 @@ class NeuralTuringMachine(nn.Module):
         details = None
         if detailed(self):
             heads = steps.hidden @ self.to_heads + self.to_heads_bias
-            _, writing = jax.vmap(self._head_parameters)(heads)
-            writing = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), writing)
-            start = jnp.swapaxes(self._start(len(inputs)).memory.transposed, 1, 2)
+            parameters = jax.vmap(self._head_parameters)(heads)
+            parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
+            start = self._start(len(inputs))
             details = MemoryDetails(
-                weights, *writing, start=start, inputs=inputs, outputs=logits
+                weights,
+                *itertools.chain(*parameters),
+                start=jnp.swapaxes(start.memory.transposed, 1, 2),
+                focus=start.weights,
+                inputs=inputs,
+                outputs=logits,
             )
         self._sow("read", weights[:, : self.read_heads], details)
         self._sow("write", weights[:, self.read_heads :], details)

@@ -33,8 +33,7 @@ from attention.fast.scan import Matrix, scan
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
-from base.records import AttentionRecord
-from models.attention import Score
+from models.attention import AlignmentOutput, Score
 from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.layers import Dense, check_fields
 from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
@@ -253,15 +252,23 @@ class PointerNetwork(nn.Module):
         )
         # The recurrence does not depend on attention, which is computed for all steps
         # at once.
-        logits, weights = self._readout(states, memory)
-        if weights is not None:
-            record = AttentionRecord(
-                weights[:, None],
-                kind="pointer" if self.output == "pointer" else "cross",
+        logits, aligned = self._readout(states, memory)
+        if aligned is not None:
+            points = self.output == "pointer"
+            score = self.pointer if points else self.reads[0]
+            aligned, annotations, mask = jax.tree.map(
+                lambda x: x[:, None],
+                (aligned, memory.annotations, memory.mask[:, None]),
+            )
+            aligned.record(
+                self,
+                lambda: score.parts(aligned.query, annotations),
+                mask if points else _without_end(mask),
+                kind="pointer" if points else "cross",
+                layer=0,
                 queries="steps",
                 keys="inputs",
             )
-            self.sow(*record.sown())
         return logits
 
     def encode(self, batch: dict[str, jax.Array]) -> PointerMemory:
@@ -342,7 +349,8 @@ class PointerNetwork(nn.Module):
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
-        logits, weights = self._readout(state[..., : self.hidden], memory)
+        logits, aligned = self._readout(state[..., : self.hidden], memory)
+        weights = None if aligned is None else aligned.weights
         return PointerCarry(state), logits, weights
 
     def _score(self, inits: Init) -> Score:
@@ -364,13 +372,13 @@ class PointerNetwork(nn.Module):
 
     def _readout(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array | None]:
+    ) -> tuple[jax.Array, AlignmentOutput | None]:
         """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D], and attention."""
         return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
     def _point(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array]:
+    ) -> tuple[jax.Array, AlignmentOutput]:
         """Computes u_ij = v tanh(W_1 e_j + W_2 d_i) and softmax_j(u_i): section 2.3.
 
         Glimpses update the query d_i first.
@@ -380,20 +388,22 @@ class PointerNetwork(nn.Module):
             u = self._compare(score, d, keys)
             d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
         u = self._compare(self.pointer, d, memory.pointer_keys)
-        return masked_scores(u, mask), masked_softmax(u, mask)  # p(C_i = j)
+        p = masked_softmax(u, mask)  # p(C_i = j)
+        return masked_scores(u, mask), AlignmentOutput(p, query=d)
 
     def _classify(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array | None]:
+    ) -> tuple[jax.Array, AlignmentOutput | None]:
         """Computes the classes of a baseline, from d_i and what it attends to."""
-        mask, weights = memory.mask[:, None], None
+        mask, aligned = memory.mask[:, None], None
         if self.output == "attention":
             (score,), (keys,) = self.reads, memory.read_keys
             u = self._compare(score, d, keys)
             context, weights = attend(u, memory.annotations, mask=_without_end(mask))
+            aligned = AlignmentOutput(weights, query=d)
             d = jnp.concatenate([d, context], axis=-1)
         classes = self.classes(d)[..., : mask.shape[-1]]
-        return masked_scores(classes, mask), weights
+        return masked_scores(classes, mask), aligned
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
         """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""

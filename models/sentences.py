@@ -158,9 +158,15 @@ class SentenceClassifier(nn.Module):
     def fuse_shallow(self, tape: Tape, source: Tape) -> jax.Array:
         """Mean [B, D] of the second sentence's states, fused with the first's."""
         scores = self.inter(tape.key, source.key)
-        context, weights = attend(scores, source.key, mask=padding_mask(source.valid))
+        mask = padding_mask(source.valid)
+        context, weights = attend(scores, source.key, mask=mask)
         names = {"kind": "cross", "layer": 0, "queries": "tokens", "keys": "source"}
-        AlignmentOutput(weights[:, None]).record(self, **names)
+        AlignmentOutput(weights[:, None]).record(
+            self,
+            lambda: self.inter.parts(tape.key[:, None], source.key[:, None]),
+            mask[:, None],
+            **names,
+        )
         fused = nn.tanh(self.fuse(jnp.concatenate([tape.key, context], -1)))
         return _mean(fused, tape.valid)
 

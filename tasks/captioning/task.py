@@ -32,10 +32,11 @@ from ml_collections import ConfigDict
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, records_of
-from figures.attention import AttentionMap, Places, grid, grid_labels
+from figures.attention import Places, attention_map, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from generation.options import BeamOptions, NBestOptions
 from generation.search import ALPHA, BEAM, Generator, Hypothesis, Search, array_batches
+from generation.teacher_forced import AttentionReader
 from tasks.captioning import captions
 from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData, check_files
@@ -196,6 +197,7 @@ class Captioning(Task):
         )
         self.search = Search.configured(config.evaluation)
         self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
+        self.attention = AttentionReader(self.model)
 
     def train_data(self) -> captions.CaptionBatches:
         """Returns the training batches."""
@@ -269,6 +271,9 @@ class Captioning(Task):
         ranked = self.generator.generate(
             state.params, batches, search, keep_weights=attends
         )
+        if attention and examples:
+            inputs = {"source": self.data.inputs([x.image for x in examples])}
+            ranked = self.attention.with_records(state.params, inputs, ranked)
         predictions = []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [self._prediction(example, each) for each in hypotheses]
@@ -278,17 +283,17 @@ class Captioning(Task):
     def _prediction(self, example: Captioned, hypothesis: Hypothesis) -> Prediction:
         pieces = self.vocabulary.pieces(hypothesis.ids[:-1])
         words = [piece.removeprefix("▁") for piece in pieces]
-        maps, attention = None, ()
+        maps, side, places = None, 0, None
         if hypothesis.weights is not None:
             weights = hypothesis.weights[: len(words)]  # [T, S]
             side = math.isqrt(weights.shape[-1])
             maps = weights.reshape(len(words), side, side)
-            labels = grid_labels(side, side)
-            places = None
             if example.image.ndim == 3 and example.image.dtype == np.uint8:
                 places = Places(grid(side, side), example.image)
-            cross = AttentionMap("cross", weights[None], words, labels, places=places)
-            attention = (cross,)
+        attention = tuple(
+            attention_map(x, words, grid_labels(side, side))._replace(places=places)
+            for x in hypothesis.records
+        )
         strip = Strip(words, maps, word_boxes(example, words))
         text, details = " ".join(words), Details(example, strip)
         return Prediction(text, hypothesis.score, attention, details=details)

@@ -14,7 +14,7 @@ import optax
 
 from base.options import option
 from base.ranges import Range, declared
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap, attention_map
 from generation.options import DrawOptions
 from generation.sampling import line_seed, sample
@@ -83,7 +83,7 @@ class Continuations:
         self.read = jax.jit(functools.partial(model.apply, train=False))
         self._sample = jax.jit(self._continue, static_argnames="options")
         self._attend = jax.jit(
-            functools.partial(model.apply, train=False, mutable=["attention"])
+            functools.partial(model.apply, train=False, mutable=["attention", DETAILS])
         )
 
     def _continue(self, params, carry, token, seeds, *, options):

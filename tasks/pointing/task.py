@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
@@ -30,11 +29,12 @@ from base.errors import FieldError, UserError
 from base.fields import Fields
 from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
-from figures.attention import AttentionMap, Places
+from figures.attention import Places, attention_map
 from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
 from generation.search import BEAM, Hypothesis, Search
+from generation.teacher_forced import AttentionReader
 from tasks.common.batches import BucketedBatches
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
@@ -136,6 +136,7 @@ class Pointing(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
         self.model = checks.build_model(config.architecture, config.model)
+        self.attention = AttentionReader(self.model)
         evaluation = config.evaluation
         self.search = Search.configured(evaluation)
         self.pointers = PointerSearch(
@@ -199,19 +200,15 @@ class Pointing(Task):
             batch = pointing_text.stack(examples)
             constrain = getattr(options, "constrain", self.config.evaluation.constrain)
         try:
-            return self.pointers.answers(
-                state.params,
-                batch,
-                search,
-                constrain=constrain,
-                keep_weights=attention and self._attends(state),
+            ranked = self.pointers.answers(
+                state.params, batch, search, constrain=constrain
             )
         except FieldError as error:  # a model may limit the number of inputs
             raise UserError(f"config.model.{error}") from error
-
-    def _attends(self, state: TrainState) -> bool:
-        params = jax.eval_shape(lambda state: state.params, state)
-        return self.pointers.attends(params, self.blank)
+        if not attention:
+            return ranked
+        inputs = {name: batch[name] for name in ("inputs", "lengths")}
+        return self.attention.with_records(state.params, inputs, ranked)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns the metrics of `tasks.pointing.metrics.pointing_scores`.
@@ -287,23 +284,19 @@ class Pointing(Task):
 
 
 def _prediction(instance: Instance, answer: Hypothesis) -> Prediction:
-    indices, maps = np.array(answer.ids[:-1], np.int32) - 1, ()
-    weights = answer.weights
-    if weights is not None:
-        labels, titles = instance.labels(), ("output", "input")
-        steps, keys = [*(labels[i] for i in indices), "end"], ["end", *labels]
-        weights = weights[None, :, : len(keys)]
-        places = None
-        if instance.kind != "sorting":
-            x, y = instance.inputs.T
-            points = np.stack([1 - y, x, 1 - y, x], -1)
-            boxes = np.concatenate([np.full((1, 4), np.nan), points])
-            polygon = 3 if instance.kind == "delaunay" else 0
-            chosen = np.append(indices + 1, 0)
-            places = Places(boxes, chosen=chosen, polygon=polygon)
-        maps = (
-            AttentionMap("pointer", weights, steps, keys, titles=titles, places=places),
-        )
+    indices, labels = np.array(answer.ids[:-1], np.int32) - 1, instance.labels()
+    steps, keys = [*(labels[i] for i in indices), "end"], ["end", *labels]
+    places = None
+    if instance.kind != "sorting":
+        x, y = instance.inputs.T
+        points = np.stack([1 - y, x, 1 - y, x], -1)
+        boxes = np.concatenate([np.full((1, 4), np.nan), points])
+        polygon = 3 if instance.kind == "delaunay" else 0
+        places = Places(boxes, chosen=np.append(indices + 1, 0), polygon=polygon)
+    maps = (attention_map(x, steps, keys, ("output", "input")) for x in answer.records)
     return Prediction(
-        instance.text(indices), answer.score, maps, details=(instance, indices)
+        instance.text(indices),
+        answer.score,
+        tuple(each._replace(places=places) for each in maps),
+        details=(instance, indices),
     )

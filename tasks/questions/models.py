@@ -24,7 +24,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 from base import spread
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from tasks.questions.babi import sources
 from tasks.questions.babi.encoding import (
     QuestionBatches,
@@ -140,7 +140,10 @@ class QuestionModels:
             size: np.flatnonzero(np.array(slots) == size) for size in sorted(set(slots))
         }
         self.count = len(slots)
-        self.answer = jax.jit(jax.vmap(self._answer, in_axes=(0, 0, None)))
+        self.answer, self.detailed = (
+            jax.jit(jax.vmap(functools.partial(self._answer, x), in_axes=(0, 0, None)))
+            for x in (["attention"], ["attention", DETAILS])
+        )
 
     def init(self, rng: jax.Array) -> Any:
         """Returns the parameters of one model."""
@@ -203,10 +206,10 @@ class QuestionModels:
             losses += self.supervision * attention
         return losses, logits.argmax(-1) == batch["answer"]
 
-    def _answer(self, params, linear, batch):
+    def _answer(self, collections, params, linear, batch):
         """Logits [B, W] and the attention record of one model in evaluation."""
         logits, sown = self.model.apply(
-            {"params": params}, batch, train=False, linear=linear, mutable=["attention"]
+            {"params": params}, batch, train=False, linear=linear, mutable=collections
         )
         (record,) = records_of(sown, AttentionRecord)
         return logits, record

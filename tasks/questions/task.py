@@ -29,7 +29,7 @@ from base.fields import Fields, Files, unread
 from base.options import Options, option
 from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, WEIGHT, Range
 from figures import charts
-from figures.attention import attention_map
+from figures.attention import AttentionMap, attention_map
 from figures.fonts import MAX_LABEL
 from tasks.questions import metrics as answers
 from tasks.questions.babi import sources, text
@@ -222,7 +222,7 @@ class QuestionAnswering(Task):
         batch = questions.batch(index, slots, memory=self.config.data.memory)
         member = self.data.members(story.task).start + story.repeat - 1
         params, linear = select(state, slice(member, member + 1))
-        return *self.models.answer(params, linear, batch), bool(linear[0])
+        return *self.models.detailed(params, linear, batch), bool(linear[0])
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns scores in per cent; see `Task`.
@@ -319,14 +319,12 @@ class QuestionAnswering(Task):
             if not line.answer
         ][-slots:]
         names = [f"hop {k}" + " (scores)" * linear for k in range(1, hops + 1)]
-        maps = attention_map(record, names, statements, ("", "statement"))
-        empty = record.weights[0, :, :, len(statements) :].sum(-1, keepdims=True)
-        if not linear and empty.any():
-            maps = maps._replace(
-                weights=np.concatenate([maps.weights, empty], -1),
-                keys=[*statements, _EMPTY],
-                uniform=0,
-            )
+        empty = record.weights[0, :, :, len(statements) :].sum(-1)
+        has_empty = not linear and bool(empty.any())
+        keys = statements + [_EMPTY] * has_empty
+        maps = attention_map(record, names, keys, ("", "statement"))
+        if has_empty:
+            maps = _with_last(maps, empty)._replace(uniform=0)
         if any(x.startswith(_FACT) for x in statements):
             maps = maps._replace(note=f"{_FACT}supporting fact")
         word = vocabulary.word(best)
@@ -350,6 +348,17 @@ class QuestionAnswering(Task):
         path, title = folder / f"errors_{split}.png", f"Error by task ({split} split)"
         names = {"axis_title": "task", "value_title": "% wrong"}
         return [charts.bars(heights, title, path, **names)]
+
+
+def _with_last(maps: AttentionMap, weights: np.ndarray) -> AttentionMap:
+    """Attention whose last key has the weights [1, K] of several keys."""
+    new, details, last = maps.weights.copy(), maps.details, maps.weights[..., -1]
+    new[..., -1] = weights
+    if details is not None:  # the exponentials of their scores add up
+        bias = details.bias.copy()
+        bias[..., -1] += np.log(weights / np.maximum(last, 1e-37)).T
+        details = details.replace(bias=bias)
+    return maps._replace(weights=new, details=details)
 
 
 def _label(text: str, mark: str) -> str:

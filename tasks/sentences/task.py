@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
 from figures.attention import attention_map
 from tasks.common.objectives import supervised
@@ -138,9 +138,12 @@ class SentenceClassification(Task):
     ) -> tuple[jax.Array, list[AttentionRecord]]:
         """Returns logits [B, classes] and, if requested, the model's attention."""
         logits, sown = self.model.apply(
-            {"params": state.params}, batch, train=False, mutable=["attention"]
+            {"params": state.params},
+            batch,
+            train=False,
+            mutable=["attention", DETAILS] if attention else [],
         )
-        return logits, records_of(sown, AttentionRecord) if attention else []
+        return logits, records_of(sown, AttentionRecord)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns accuracies in per cent.

@@ -28,11 +28,12 @@ from ml_collections import ConfigDict
 from base import asset_files, storage
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
-from figures.attention import AttentionMap, Places
+from figures.attention import Places, attention_map
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, OFFSET, Generator, Hypothesis, Search
 from generation.search import Batch as SearchBatch
+from generation.teacher_forced import AttentionReader
 from tasks.common import user_files
 from tasks.common.batches import Batch
 from tasks.common.losses import smoothed_cross_entropy
@@ -131,6 +132,7 @@ class Listening(Task):
         self.objective = supervised(self, blank)
         self.search = Search.configured(config.evaluation)
         self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
+        self.attention = AttentionReader(self.model)
         characters = assets.characters.characters
         self.rescoring = rescoring.configured(config.evaluation, characters)
 
@@ -200,6 +202,9 @@ class Listening(Task):
         )
         if rescored is not None:
             ranked = rescored.rank(ranked, characters.decode)
+        if attention and examples:
+            inputs = {"source": self._source(examples)}
+            ranked = self.attention.with_records(state.params, inputs, ranked)
         frames, predictions = self._frames(state.params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [
@@ -215,14 +220,15 @@ class Listening(Task):
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
-            spectrograms = [examples[i].spectrogram for i in filled]
-            source = utterances.padded(
-                spectrograms, normalisation=self.config.data.normalisation
-            )
+            source = self._source([examples[i] for i in filled])
             # A character takes at least two frames.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1
             yield SearchBatch(indices, functools.partial(dict, source), length, limit)
+
+    def _source(self, examples: Sequence[HeldOut]) -> Batch:
+        spectrograms, data = [x.spectrogram for x in examples], self.config.data
+        return utterances.padded(spectrograms, normalisation=data.normalisation)
 
     def _frames(self, params: Any) -> int:
         """Number of frames per position of the attention."""
@@ -299,10 +305,11 @@ def _prediction(
     weights = np.asarray(hypothesis.weights)[: len(text), :positions]
     keys = [f"frame {frames * position}" for position in range(positions)]
     places = _places(example.spectrogram, positions, frames)
+    maps = (attention_map(x, list(text), keys) for x in hypothesis.records)
     return Prediction(
         composed(text),
         hypothesis.score,
-        (AttentionMap("cross", weights[None], list(text), keys, places=places),),
+        tuple(each._replace(places=places) for each in maps),
         details=Details(example.spectrogram, weights, frames, text),
     )
 

@@ -10,6 +10,7 @@ from smoke import run
 
 from attention import memory
 from attention.declaration import ScoreParts
+from attention.scores import cosine_scores
 from base.records import MemoryDetails, ScoreDetails, SearchTree
 from explorer import examples, page
 
@@ -49,9 +50,24 @@ def scored(kind):
     return given._replace(weights=weights, details=details)
 
 
-@pytest.mark.parametrize("kind", ["product", "tanh", "relu"])
+def own_keys():
+    """The same with the first query of each head as a query with keys of its own."""
+    given = scored("tanh")
+    d = given.details
+    details = d.replace(
+        query=d.query[:, :1],
+        bias=d.bias[:, :1],
+        location=d.location[:, :1],
+        own_keys=True,
+    )
+    maps = attention(tokens(HEADS), tokens(KEYS, "key"))
+    weights = given.weights[:, :1].swapaxes(0, 1)
+    return maps._replace(weights=weights, details=details)
+
+
+@pytest.mark.parametrize("kind", ["product", "tanh", "relu", "own keys"])
 def test_the_page_computes_each_weight_again(opened, kind):
-    given = scored(kind)
+    given = own_keys() if kind == "own keys" else scored(kind)
     page = opened(content([given]), "head=0")
     weights = page.evaluate(
         """([heads, queries]) => {
@@ -60,7 +76,7 @@ def test_the_page_computes_each_weight_again(opened, kind):
             return range(heads).map((h) => range(queries).map(
                 (q) => scoresOf(attention, h, q).softmax));
         }""",
-        [HEADS, QUERIES],
+        given.weights.shape[:2],
     )
     np.testing.assert_allclose(weights, given.weights, atol=1e-5)
 
@@ -105,24 +121,32 @@ def remembered():
     """Read and write weights of an NTM with details, and the memory in each step."""
     rng = np.random.default_rng(0)
     readers, writers, steps, slots, width = 2, 3, 5, 7, 11
-    weights = rng.dirichlet(np.ones(slots), (readers + writers, steps))
+    heads = readers + writers
     details = MemoryDetails(
-        weights=weights.astype(np.float32),
+        weights=np.zeros((heads, steps, slots), np.float32),
+        key=rng.normal(size=(heads, steps, width)).astype(np.float32),
+        strength=5 * rng.random((heads, steps), np.float32),
+        gate=rng.random((heads, steps), np.float32),
+        shifts=rng.dirichlet(np.ones(5), (heads, steps)).astype(np.float32),
+        sharpening=1 + rng.random((heads, steps), np.float32),
         erase=rng.random((writers, steps, width), np.float32),
         add=rng.normal(size=(writers, steps, width)).astype(np.float32),
         start=rng.normal(size=(slots, width)).astype(np.float32),
+        focus=np.eye(slots, dtype=np.float32)[:heads],
         inputs=rng.random((steps, 4), np.float32),
         outputs=rng.normal(size=(steps, 3)).astype(np.float32),
     )
-    contents, reads = [jnp.asarray(details.start)], []
+    contents, reads, weights = [jnp.asarray(details.start)], [], details.focus
     for t in range(steps):
-        reads.append(memory.read(details.weights[:readers, t], contents[-1]))
+        names = "key", "strength", "gate", "shifts", "sharpening"
+        parameters = {name: getattr(details, name)[:, t] for name in names}
+        weights = memory.address(contents[-1], weights, **parameters)
+        details.weights[:, t] = weights
+        reads.append(memory.read(weights[:readers], contents[-1]))
         erase, add = details.erase[:, t], details.add[:, t]
-        contents.append(
-            memory.write(contents[-1], details.weights[readers:, t], erase, add)
-        )
+        contents.append(memory.write(contents[-1], weights[readers:], erase, add))
     given = attention(tokens(steps), tokens(slots, "slot"), heads=readers)
-    given = given._replace(weights=weights[:readers], details=details)
+    given = given._replace(weights=details.weights[:readers], details=details)
     return given, np.array(contents), np.array(reads)
 
 
@@ -141,6 +165,41 @@ def test_the_page_computes_the_memory_and_the_reads_again(opened):
         np.array(actual[0]).reshape(contents.shape), contents, atol=1e-5
     )
     np.testing.assert_allclose(actual[1], reads, atol=1e-5)
+
+
+def test_the_page_computes_the_stages_of_the_addressing(opened):
+    given, contents, _ = remembered()
+    page, d = opened(content([given])), given.details
+    actual = page.evaluate(
+        """([heads, steps]) => {
+            const { attention } = document.querySelector('.panel').look;
+            const range = (n) => [...Array(n).keys()];
+            return range(heads).map((h) => range(steps).map(
+                (t) => stagesOf(attention, h, t).map(([, values]) => values)));
+        }""",
+        d.weights.shape[:2],
+    )
+    previous = np.concatenate([d.focus[:, None], d.weights[:, :-1]], 1)
+    for t in range(d.weights.shape[1]):
+        scores, *stages = np.array(actual)[:, t].swapaxes(0, 1)
+        cosine = cosine_scores(d.key[:, t], contents[t], jnp.ones(()))
+        content_ = memory.content_weights(d.key[:, t], contents[t], d.strength[:, t])
+        gated = memory.interpolate(content_, previous[:, t], d.gate[:, t])
+        expected = content_, gated, memory.shift(gated, d.shifts[:, t])
+        np.testing.assert_allclose(scores, cosine * d.strength[:, t, None], atol=1e-5)
+        np.testing.assert_allclose(stages, [*expected, d.weights[:, t]], atol=1e-5)
+
+
+def test_the_stages_are_read_in_numbers_and_exported(opened):
+    given, *_ = remembered()
+    page = opened(content([given]), "query=1&key=3")
+    lines = page.inner_text(".terms").splitlines()
+    assert lines[:2] == [
+        "Slot slot 3",
+        "stage\tread 1\tread 2\twrite 1\twrite 2\twrite 3",
+    ]
+    weights = [f"{x:.3f}" for x in given.details.weights[:, 1, 3]]
+    assert lines[-1].split("\t") == ["sharpened", *weights]
 
 
 def test_one_clock_moves_all_parts_of_the_memory(opened):

@@ -1,13 +1,22 @@
 """Details of attention records: the weights can be computed again from them."""
 
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from details import weights_of
 from fields import CASES, TRANSFORMER
-from translators import inputs_of, quick_jit, translator
+from translators import inputs_of, instances, normal_like, quick_jit, translator
 
-from attention.declaration import ScoreParts
+from attention import memory
 from base.records import DETAILS, AttentionRecord, records_of
+from models.lstmn import LSTMNLanguageModel
+from models.memory_network import MemoryNetwork, MemoryNetworkLanguageModel
+from models.ntm import NeuralTuringMachine
+from models.pointer import PointerNetwork
+from models.sentences import SentenceClassifier
 from models.transformer import Transformer
 
 # All alignments of these are a softmax.
@@ -30,14 +39,9 @@ def check(model, variables, batch):
     sown = records(model, variables, batch, ["attention", DETAILS])
     assert sown
     for record in sown:
-        d = record.details
-        parts = ScoreParts(
-            d.query, d.key, v=d.v, location=d.location, activation=d.activation
-        )
-        scores = d.scale[..., None, None] * parts.terms().sum(-1) + d.bias
-        weights = jax.nn.softmax(scores, where=scores > -np.inf)
-        np.testing.assert_allclose(weights, record.weights, atol=1e-5)
-        assert len({len(x) for x in jax.tree.leaves(d)}) == 1  # the batch's axis
+        details = record.details
+        np.testing.assert_allclose(weights_of(details), record.weights, atol=1e-5)
+        assert len({len(x) for x in jax.tree.leaves(details)}) == 1  # the batch's axis
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,6 +60,93 @@ def test_weights_are_the_softmax_of_the_parts(name):
 )
 def test_scores_and_positions_of_a_transformer_are_in_the_parts(changes):
     check(*translator(Transformer, TRANSFORMER, changes))
+
+
+POINTER = dict(embedding=7, hidden=5, score_hidden=11, max_inputs=7)
+LSTMN = dict(embedding=3, hidden=5, score_hidden=7, memory=3)
+WORDS = dict(vocab_size=13, classes=3, embedding=3, hidden=5, score_hidden=7)
+ENTAILMENT = functools.partial(SentenceClassifier, memory=7, classifier=2, **WORDS)
+HOPS = functools.partial(MemoryNetwork, vocab_size=13, memory=11, width=5)
+
+
+def texts(*shape):
+    return jnp.asarray(np.random.default_rng(0).integers(3, 13, shape))
+
+
+def pairs():
+    padded = texts(2, 7).at[1, 4:].set(0)
+    return {"first": padded, "second": texts(2, 5).at[0, 3:].set(0)}
+
+
+def stories():
+    sentences = texts(2, 5, 3).at[0, 2:].set(0)
+    times = jnp.arange(5, 0, -1) * (sentences[..., 0] > 0)
+    return {"sentences": sentences, "times": times, "question": texts(2, 3)}
+
+
+OTHERS = {
+    "pointer": (PointerNetwork(**POINTER, glimpses=1), instances),
+    "pointer, cosine": (PointerNetwork(**POINTER, score="cosine"), instances),
+    "pointer, location": (PointerNetwork(**POINTER, score="location"), instances),
+    "pointer, baseline": (PointerNetwork(**POINTER, output="attention"), instances),
+    "hops": (HOPS(), stories),
+    "hops, additive": (HOPS(score="additive", empty_slots=False), stories),
+    "hops, layer-wise": (HOPS(score="cosine", tying="layerwise"), stories),
+    "hops, text": (
+        MemoryNetworkLanguageModel(13, width=5, hops=2, memory=3),
+        lambda: texts(2, 7),
+    ),
+    "lstmn": (
+        LSTMNLanguageModel(13, layers=2, **LSTMN),
+        lambda: texts(2, 7),
+    ),
+    "lstmn, scaled": (
+        LSTMNLanguageModel(13, score="scaled_multiplicative", **LSTMN),
+        lambda: texts(2, 7),
+    ),
+    "deep fusion": (ENTAILMENT(fusion="deep"), pairs),
+    "shallow fusion": (ENTAILMENT(fusion="shallow", encoder="lstm"), pairs),
+}
+
+
+def with_variables(model, batch):
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), batch, train=False))
+    return model, {"params": normal_like(shapes["params"])}, batch
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_weights_of_other_models_are_the_softmax_of_the_parts(name):
+    model, inputs = OTHERS[name]
+    check(*with_variables(model, inputs()))
+
+
+def test_weights_of_a_memory_are_the_last_stage_of_its_addressing():
+    sizes = dict(hidden=7, read_heads=2, slots=11, width=5, memory_init="learned")
+    model = NeuralTuringMachine(3, **sizes)
+    inputs = jnp.asarray(np.random.default_rng(0).random((2, 5, 4)))
+    sown = records(*with_variables(model, inputs), ["attention", DETAILS])
+    d, readers = sown[0].details, sizes["read_heads"]
+    contents, weights = d.start, d.focus
+    for t in range(5):
+        parameters = (d.key, d.strength, d.gate, d.shifts, d.sharpening)
+        key, strength, gate, shifts, sharpening = (x[:, :, t] for x in parameters)
+        weights = memory.content_weights(key, contents, strength)
+        previous = d.weights[:, :, t - 1] if t else d.focus
+        weights = memory.interpolate(weights, previous, gate)
+        weights = memory.sharpen(memory.shift(weights, shifts), sharpening)
+        np.testing.assert_allclose(weights, d.weights[:, :, t], atol=1e-5)
+        contents = memory.write(
+            contents, weights[:, readers:], d.erase[:, :, t], d.add[:, :, t]
+        )
+
+
+def test_a_text_that_is_continued_has_no_details():
+    model, variables, tokens = with_variables(OTHERS["lstmn"][0], texts(2, 7))
+    _, carry = model.apply(variables, tokens, train=False)
+    _, sown = model.apply(
+        variables, tokens, carry, train=False, mutable=["attention", DETAILS]
+    )
+    assert [x.details for x in records_of(sown, AttentionRecord)] == [None] * 2
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from details import weights_of
 from photos import SCENE, files, written
 from PIL import Image
 from translators import quick_jit
@@ -510,6 +511,10 @@ def test_predictions_carry_attention_maps_of_their_words(tmp_path):
         assert cross.keys[2:4] == ["row 1, column 3", "row 2, column 1"]
         assert cross.weights.shape == (1, len(cross.queries), len(cross.keys))
         np.testing.assert_allclose(cross.weights.sum(-1), 1, rtol=1e-5)
+        searched = best.details.strip.maps.reshape(cross.weights.shape)
+        np.testing.assert_allclose(cross.weights, searched, atol=1e-5)
+        again = weights_of(cross.details)
+        np.testing.assert_allclose(again, cross.weights, atol=1e-5)
 
 
 def test_feature_maps_are_computed_once_in_parts(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import recordings
+from details import weights_of
 
 from base.errors import UserError
 from configs.las_digits import get_config
@@ -147,6 +148,20 @@ def test_the_figure_of_an_empty_transcript_says_so(positions, monkeypatch, tmp_p
     _, lower, *_ = figure.axes
     assert [x.get_text() for x in lower.texts] == ["no characters"]
     assert not len(lower.get_yticks()) and lower.get_ylim() == (0.5, -0.5)
+
+
+def test_a_transcript_has_the_weights_of_its_characters_and_their_scores(tmp_path):
+    task = create(config(), tmp_path, training=True)
+    state, rng = task.objective.init(jax.random.key(0)), np.random.default_rng(0)
+    bands = task.config.data.bands
+    examples = [HeldOut(rng.normal(size=(n, bands)), "") for n in (50, 90)]
+    answers = task.answers(state, examples, attention=True)
+    assert not any(each.attention for each in task.answers(state, examples))
+    for answer in answers:
+        (cross,) = answer.attention
+        assert len(cross.queries) > 1
+        np.testing.assert_allclose(cross.weights[0], answer.details.weights, atol=1e-5)
+        np.testing.assert_allclose(weights_of(cross.details), cross.weights, atol=1e-5)
 
 
 def test_a_transcript_of_letters_and_marks_is_composed_and_drawn(tmp_path):

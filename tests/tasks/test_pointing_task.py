@@ -6,6 +6,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from details import weights_of
 from PIL import Image
 from states import stepped, task_of
 from translators import normal_like, quick_jit
@@ -318,6 +319,8 @@ def test_a_prediction_has_the_weights_of_its_pointers():
         size = len(attention.queries), len(attention.keys)
         assert attention.weights.shape == (1, *size)
         np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
+        again = weights_of(attention.details)
+        np.testing.assert_allclose(again, attention.weights, atol=1e-5)
         # In an unconstrained greedy answer every step points at the maximum weight, but
         # the last one, which is always the end.
         best = attention.weights[0, :-1].argmax(-1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from details import weights_of
 from states import changed, stepped, task_of
 
 from base.errors import UserError
@@ -168,6 +169,7 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
     (each,) = prediction.attention
     assert len(each.keys) == 3 and each.keys[2] == "(empty slots)"
     np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(weights_of(each.details), each.weights, atol=1e-5)
 
 
 def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
