@@ -14,9 +14,12 @@ Variants:
 *   `tiny`: `reversal` in a minute; 400 steps, 96.1 BLEU (100 on validation).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from the paper: batches are counted in tokens, about as many as 80
-sentences have; the loss is the mean over tokens times 30 instead of the sum over a
-sentence; there is one vocabulary of subwords; the last checkpoints are averaged.
+`paper` differs from the paper:
+
+*   Batches are counted in tokens, about as many as 80 sentences have.
+*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   There is one vocabulary of subwords.
+*   The last checkpoints are averaged.
 """
 
 from ml_collections import ConfigDict

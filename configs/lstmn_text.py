@@ -11,9 +11,9 @@ network with SGD, without dropout, and report 111. See docs/results/language.md.
 
 Variants:
 
-*   `lstm`: a plain LSTM with about as many parameters.
-*   `transformer`: a causal Transformer with about as many parameters.
-*   `memory_network`: an end-to-end memory network with about as many parameters.
+*   `lstm`: a plain LSTM of about the same size.
+*   `transformer`: a causal Transformer of about the same size.
+*   `memory_network`: an end-to-end memory network of about the same size.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
 *   `digits`: an LSTM over the characters of spelled-out digits, to rescore beams in

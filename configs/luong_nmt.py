@@ -24,10 +24,13 @@ Variants:
     pair: 12.2).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from the paper: batches are counted in tokens, about as many as 128
-sentences have; the loss is the mean over tokens times 25 instead of the sum over a
-sentence; there is one vocabulary of subwords; the last checkpoints are averaged; an
-epoch is a fixed number of steps, computed for WMT14.
+`paper` differs from the paper:
+
+*   Batches are counted in tokens, about as many as 128 sentences have.
+*   The loss is the mean over tokens times 25 instead of the sum over a sentence.
+*   There is one vocabulary of subwords.
+*   The last checkpoints are averaged.
+*   An epoch is a fixed number of steps, computed for WMT14.
 """
 
 from ml_collections import ConfigDict

@@ -20,13 +20,17 @@ Variants:
     pair: 32.3). With sixteen letters, 400 steps reach 4.1 BLEU (floor: 12.2).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from Sutskever et al.: there is one vocabulary of subwords instead of
-160,000 and 80,000 words (304M parameters instead of 384M); batches are counted in
-tokens, about as many as 128 sentences have; the loss is the mean over tokens times 30
-instead of the sum over a sentence; the last checkpoints are averaged; an epoch is a
-fixed number of steps, computed for WMT14. `cho_paper` also differs from Cho et al. in
-the initialisation, and is trained on sentences instead of the phrases of a translation
-system.
+`paper` differs from Sutskever et al.:
+
+*   There is one vocabulary of subwords instead of 160,000 and 80,000 words (304M
+    parameters instead of 384M).
+*   Batches are counted in tokens, about as many as 128 sentences have.
+*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   The last checkpoints are averaged.
+*   An epoch is a fixed number of steps, computed for WMT14.
+
+`cho_paper` also differs from Cho et al. in the initialisation, and is trained on
+sentences instead of the phrases of a translation system.
 """
 
 from ml_collections import ConfigDict

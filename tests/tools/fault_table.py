@@ -41,8 +41,8 @@ _HEAD = """\
 # Fault tolerance
 
 `{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)) \
-and starts the same command again. At the end, the run directory is compared with that of \
-an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
+and starts the same command again. At the end, the run directory is compared with the run \
+directory of an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
 checkpoints, and the rows of `metrics.jsonl` without times. The sweep row uses \
 [`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. \
 [Damage](resuming.md#damage) says how a run reacts to each fault.
