@@ -171,7 +171,7 @@ def multiplicative_scores(
 ) -> jax.Array:
     """Dot products of projections, (query W_q) (key W_k)^T: Britz et al. (2017), 4.5.
 
-    As `general_scores` with a matrix of rank A, W_q W_k^T.
+    Equals `general_scores` with the rank-A matrix W_q W_k^T.
 
     Args:
         query: [..., Q, D].
@@ -286,9 +286,9 @@ def _location_parts(query: jax.Array, key: jax.Array, w: jax.Array) -> ScorePart
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Location-based scores W query: Luong et al. (2015), section 3.1.
 
-    Only the number of keys has an effect, not their content. As in the paper, K <= L
-    keys get the first K scores, and of more than L keys only the first L can be
-    attended to. The softmax is taken over these positions; the paper leaves this open.
+    Only the number of keys has an effect, not their content. With K <= L keys, the
+    first K columns of w are used, as in the paper; keys beyond the first L are masked.
+    The softmax is taken over the other positions; the paper leaves this open.
 
     Args:
         query: [..., Q, D].

@@ -37,9 +37,9 @@ class UserError(Exception):
 
 
 class OtherProcessError(UserError):
-    """An error in one process of a job, as another one raises it.
+    """Raised in a process to report an error of another process of the job.
 
-    The exit status is that of the process with the error; it is a fault if that
+    The exit status is the status of the process with the error; it is a fault if that
     process does not report it.
     """
 

@@ -1,8 +1,8 @@
 """Manifests: the SHA-256 of every file in a folder that is complete.
 
-`SHA256SUMS` is a list as `sha256sum` writes it, so `sha256sum --check SHA256SUMS` reads
-it, too. Its first line, a comment, has the SHA-256 of the others. Hidden files and
-those of an operating system are left out. A file that is read is checked for any
+`SHA256SUMS` has the format of `sha256sum`, so `sha256sum --check SHA256SUMS` can verify
+it. Its first line, a comment, has the SHA-256 of the other lines. Hidden files and
+files of the operating system are left out. Before a file is used, it is checked for any
 change: a flipped bit, a missing byte, a missing file, a folder in its place.
 """
 

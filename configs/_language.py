@@ -1,4 +1,4 @@
-"""Models that are compared with an LSTMN, as variants of its configs."""
+"""Baselines of the LSTMN configs, as variants."""
 
 from typing import Any
 

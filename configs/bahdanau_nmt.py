@@ -2,8 +2,8 @@
 
     python train.py --config=configs/bahdanau_nmt.py --workdir=runs/bahdanau_nmt
 
-Takes 23.4 minutes on one CPU core and reaches 36.1 BLEU on the test split. The paper:
-26.8 BLEU on WMT14 English to French, with sentences of up to 50 words.
+Takes 23.4 minutes on one CPU core and reaches 36.1 BLEU on the test split. The paper
+reports 26.8 BLEU on WMT14 English to French, trained on sentences of up to 50 words.
 
 Variants:
 
@@ -11,12 +11,15 @@ Variants:
     millions of pairs.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
-*   `tiny`: the same in a minute; 400 steps, 96.1 BLEU (100 on validation).
+*   `tiny`: `reversal` in a minute; 400 steps, 96.1 BLEU (100 on validation).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from the paper: batches of about as many tokens instead of 80 sentences;
-the mean loss over tokens times 30 instead of the sum over a sentence; one vocabulary of
-subwords; the average of the last checkpoints.
+`paper` differs from the paper:
+
+*   Batches are counted in tokens, about as many as 80 sentences have.
+*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   There is one vocabulary of subwords.
+*   The last checkpoints are averaged.
 """
 
 from ml_collections import ConfigDict

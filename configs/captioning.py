@@ -14,8 +14,8 @@ Variants:
 *   `none`: Show and Tell (Vinyals et al., 2015), without attention.
 *   `frozen`: feature maps of a frozen EfficientNet-lite0, for images of 224 pixels.
 *   `coco`: the model of the paper, for an accelerator and MS-COCO or Flickr8k files
-    (`config.data.files`). It uses Adam; for Flickr8k the paper uses RMSProp, at a rate
-    that it does not state.
+    (`config.data.files`). It uses Adam; for Flickr8k the paper uses RMSProp and does
+    not state the learning rate.
 *   `smoke`: a few steps.
 """
 

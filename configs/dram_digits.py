@@ -2,17 +2,18 @@
 
     python train.py --config=configs/dram_digits.py --workdir=runs/dram_digits
 
-Two digits of MNIST on a canvas of 100 pixels are named from left to right, followed by
-a stop symbol, after three glimpses each. No run has been completed yet: after 500 steps
-on canvases of 60 pixels, accuracy is at chance. The paper reports 5 % wrong pairs,
-ignoring their order, trained on 60,000 digits.
+Two digits of MNIST on a canvas of 100 pixels are named from left to right, each after
+three glimpses; a stop symbol follows. No run has been completed yet: after 500 steps on
+canvases of 60 pixels, accuracy is at chance. The paper, trained on 60,000 digits,
+reports 5 % wrong pairs, ignoring their order.
 
 Variants:
 
 *   `no_context`: the upper layer starts from 0.
-*   `sum`: the sum of the two digits (the paper: 2.5 % wrong).
+*   `sum`: the answer is the sum of the two digits (the paper: 2.5 % wrong).
 *   `one_to_three`: one to three digits.
-*   `ram`, `cnn`: all answers at once, by RAM and by a network without attention.
+*   `ram`, `cnn`: baselines that give all answers at once: RAM, and a network without
+    attention.
 *   `smoke`: a few steps.
 """
 

@@ -2,20 +2,20 @@
 
     python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
 
-Sums of two numbers in sequences of 100 to 109. Longer sequences, with
-`--config.data.length=1000 --config.train_steps=5000`, take 2 minutes on one CPU core;
-all 1,000 sums are then correct, as in the paper (70 % with the mean of all steps).
+Two marked numbers in a sequence of 100 to 109 steps are added. Longer sequences
+(`--config.data.length=1000 --config.train_steps=5000`) take 2 minutes on one CPU core;
+all 1,000 test sums are then correct, as in the paper (70 % with the mean of all steps).
 
 Variants:
 
 *   `multiply`: products instead of sums.
 *   `mean`, `multiply_mean`: the paper's baseline, the mean of all steps.
 *   `variable`, `variable_multiply`, `variable_mean`, `variable_multiply_mean`: lengths
-    from 50 to 1,000, with a mask (the paper: to 10,000, `--config.data.length=10000`).
-    After a minute, 84 to 96 % are correct (with the mean of all steps, 47 % of the sums
-    and 60 % of the products).
-*   `tiny`: the default in half a minute; 1,000 steps, 100 % correct (the mean target:
-    14.1 %).
+    from 50 to 1,000, with a mask (up to 10,000 in the paper:
+    `--config.data.length=10000`). After a minute, 84 to 96 % are correct (with the mean
+    of all steps, 47 % of the sums and 60 % of the products).
+*   `tiny`: the default in half a minute; 1,000 steps, 100 % correct (floor, the mean
+    target: 14.1 %).
 *   `smoke`: a few steps.
 """
 

@@ -3,21 +3,20 @@
     python train.py --config=configs/kernel_regression.py --workdir=runs/kernels
 
 Takes 8 seconds on two CPU cores (2 seconds of training) and reaches 0.17 mse, the mean
-squared error to the curve on the test split. The sources give no numbers.
+squared error to the curve on the test split. The papers give no numbers.
 
-With any kernel, the error is a fifth to a third of that of averaging. The learned
-width minimises the leave-one-out error. Learned from 40 noisy points, it is no better
-than the fixed width of 0.5.
+With any kernel, the error is a fifth to a third of the error of averaging. The learned
+width minimises the leave-one-out error on 40 noisy points; it is no better than the
+fixed width of 0.5.
 
 Variants:
 
 *   `average`: equal weights.
 *   `gaussian`, `boxcar`, `triangular`, `epanechnikov`: fixed kernels.
-*   `no_leave_one_out`: a model that sees the value it predicts. It learns to attend
-    only to that value: its training loss falls from 1.4 to 0.00005 and its width
-    towards 0. The estimate becomes the nearest neighbour, which is worse than
-    averaging.
-*   `tiny`: 100 steps; 0.195 mse (the mean of the training values: 0.818).
+*   `no_leave_one_out`: a training point may attend to itself, and learns to attend only
+    to itself: the training loss falls from 1.4 to 0.00005 and the width towards 0. The
+    estimate becomes the nearest neighbour, which is worse than averaging.
+*   `tiny`: 100 steps; 0.195 mse (floor, the mean of the training values: 0.818).
 *   `smoke`: a few steps.
 """
 

@@ -2,10 +2,11 @@
 
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
-Two to seven digits, spelled out. The splits have different voices. Three runs of 20
-minutes on one core had 13.1 ± 2.6 % wrong digits on the test voice, the spread over
-seeds, not over voices: `--config.data.test_voice=1` holds out another one. The paper
-reports a word error rate of 14.1 % on voice search. See docs/results/speech.md.
+Strings of two to seven digits are spelled out; the splits have different voices. In 20
+minutes on one core, 13.1 ± 2.6 % of the digits of the test voice are wrong. The ± is
+the spread over three seeds, not over voices: `--config.data.test_voice=1` holds out
+another voice. The paper reports a word error rate of 14.1 % on voice search. See
+docs/results/speech.md.
 
 Variants:
 

@@ -2,12 +2,12 @@
 
     python train.py --config=configs/lstmn_language.py --workdir=runs/lstmn_language
 
-Generated sentences in which a verb agrees with a subject many words before it; the
+In the generated sentences, a verb agrees with a subject many words before it; the
 variants `brackets*` have nested brackets of eight types. The evaluation reports the
-exact accuracy by distance, and how often the maximum weight is on the controller. The
-LSTMN, the LSTM and the Transformer have about the same number of parameters. One minute
-on one core: perplexity 4.50 ± 0.00, where the source has 4.46. See
-docs/results/language.md.
+accuracy by distance, and how often the maximum weight is on the subject (or the opening
+bracket). The LSTMN, the LSTM and the Transformer have about the same number of
+parameters. Takes a minute on one core and reaches a perplexity of 4.50 ± 0.01; the
+generator of the sentences has 4.46. See docs/results/language.md.
 
 Variants:
 
@@ -15,8 +15,8 @@ Variants:
 *   `transformer`: a causal Transformer.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `brackets`, `brackets_lstm`, `brackets_transformer`: nested brackets.
-*   `tiny`: the default in a minute; 600 steps, perplexity 4.94 (frequency of words:
-    22.8).
+*   `tiny`: the default in a minute; 600 steps, perplexity 4.94 (floor, the frequency
+    of words: 22.8).
 *   `smoke`: a few steps.
 """
 

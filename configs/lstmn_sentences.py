@@ -2,14 +2,15 @@
 
     python train.py --config=configs/lstmn_sentences.py --workdir=runs/lstmn_sentences
 
-Snippets of film reviews, positive or negative; variants `entailment*` have generated
-pairs with exact labels. Your own sentences or pairs: `--config.data.source=files` and
-`--config.data.files.train=FILE`, lines "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or
-JSON lines in SNLI's format.
+The default classifies snippets of film reviews as positive or negative; the variants
+`entailment*` have generated pairs with exact labels. For your own sentences or pairs,
+set `--config.data.source=files` and `--config.data.files.train=FILE`, with lines
+"LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or JSON lines in SNLI's format.
 
-Half a minute on one core: 77.3 ± 0.2 % on reviews; a minute for `entailment`: 94.6 ±
-1.4 %. The paper, with pre-trained word vectors: 86.3 % on the binary Stanford Sentiment
-Treebank with one layer, 86.3 % on SNLI with deep fusion. See docs/results/language.md.
+Trains in half a minute on one core and reaches 77.3 ± 0.2 % on reviews; `entailment`
+takes a minute and reaches 94.6 ± 1.4 %. The paper, with pre-trained word vectors,
+reports 86.3 % on the binary Stanford Sentiment Treebank with one layer, and 86.3 % on
+SNLI with deep fusion. See docs/results/language.md.
 
 Variants:
 

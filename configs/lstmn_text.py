@@ -2,21 +2,21 @@
 
     python train.py --config=configs/lstmn_text.py --workdir=runs/lstmn_text
 
-The State of the Union speeches, or your own text with `--config.data.source=files` and
-`--config.data.files.train=FILE`. The state is carried from batch to batch. The paper
-has one layer of width 300 and embeddings of width 150 on the Penn Treebank (perplexity
-108; LSTM 115). Here, four minutes on one core: perplexity 116.3 ± 0.7 (LSTM 107.2). See
-docs/results/language.md. Sukhbaatar et al. (2015) train the memory network with SGD,
-without dropout (perplexity 111).
+The text is the State of the Union speeches, or your own text with
+`--config.data.source=files` and `--config.data.files.train=FILE`. The state is carried
+from batch to batch. Takes four minutes on one core and reaches a perplexity of 116.3 ±
+0.7 (LSTM: 107.2). The paper has one layer of width 300 and embeddings of width 150, and
+reports 108 on the Penn Treebank (LSTM: 115). Sukhbaatar et al. (2015) train the memory
+network with SGD, without dropout, and report 111. See docs/results/language.md.
 
 Variants:
 
-*   `lstm`: a plain LSTM with about as many parameters.
-*   `transformer`: a causal Transformer with about as many parameters.
-*   `memory_network`: an end-to-end memory network with about as many parameters.
+*   `lstm`: a plain LSTM of about the same size.
+*   `transformer`: a causal Transformer of about the same size.
+*   `memory_network`: an end-to-end memory network of about the same size.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
-*   `digits`: an LSTM over the characters of spelled-out digits, to rescore the beam of
+*   `digits`: an LSTM over the characters of spelled-out digits, to rescore beams in
     configs/las_digits.py.
 *   `smoke`, `smoke_memory_network`: a few steps.
 """

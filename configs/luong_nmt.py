@@ -2,10 +2,10 @@ r"""English to German with the models of Luong, Pham and Manning (2015).
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/luong_nmt
 
-Global attention with the general score and input feeding. Takes 24.7 minutes on one CPU
-core and reaches 32.8 BLEU on the test split. The paper, on WMT14 English to German:
-17.3 BLEU with the general score and global attention, 19.0 with local-p. Fields choose
-other scores and alignments:
+The default has global attention, the general score and input feeding. It takes 24.7
+minutes on one CPU core and reaches 32.8 BLEU on the test split. The paper, on WMT14
+English to German, reports 17.3 BLEU with the general score and global attention, and
+19.0 with local-p. Fields select other scores and alignments:
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/local \
         --config.model.score=dot --config.model.alignment=local_m
@@ -20,13 +20,17 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `britz`: the small baseline of configs/sweeps/britz.py (Britz et al., 2017).
 *   `reversal`: a toy task, to reverse sixteen letters.
-*   `tiny`: the same in a minute; 400 steps, 99.9 BLEU (nearest training pair: 12.2).
+*   `tiny`: `reversal` in a minute; 400 steps, 99.9 BLEU (floor, the nearest training
+    pair: 12.2).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from the paper: batches of about as many tokens instead of 128
-sentences; the mean loss over tokens times 25 instead of the sum over a sentence; one
-vocabulary of subwords; the average of the last checkpoints; an epoch is a fixed number
-of steps, computed for WMT14.
+`paper` differs from the paper:
+
+*   Batches are counted in tokens, about as many as 128 sentences have.
+*   The loss is the mean over tokens times 25 instead of the sum over a sentence.
+*   There is one vocabulary of subwords.
+*   The last checkpoints are averaged.
+*   An epoch is a fixed number of steps, computed for WMT14.
 """
 
 from ml_collections import ConfigDict

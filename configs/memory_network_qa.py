@@ -2,12 +2,13 @@
 
     python train.py --config=configs/memory_network_qa.py --workdir=runs/memory_network
 
-A model for each of the twenty tasks, all trained side by side. For some tasks only:
-`--config.data.tasks='(1, 2)'`. `--config.data.repeats=10` trains ten models for each
-task, as in the paper; the evaluation reports their mean and the best.
+Each of the twenty tasks has its own model; all are trained side by side.
+`--config.data.tasks='(1, 2)'` trains only these tasks. `--config.data.repeats=10`
+trains ten models for each task, as in the paper; the evaluation reports their mean and
+the best.
 
-With ten models per task, training takes 8 minutes on one core. The best of ten have
-14.8 % errors on average, all models 15.7 %; the paper reports 13.9 %, on the published
+With ten models per task, training takes 8 minutes on one core. The mean error is
+15.7 %, and 14.8 % for the best of ten; the paper reports 13.9 %, on the published
 stories. See docs/results/questions.md; docs/mechanisms/memory-networks.md lists the
 differences from the authors' code.
 
@@ -22,7 +23,7 @@ Variants:
 *   `layerwise`: `joint` with layer-wise tying.
 *   `10k`: 10,000 questions per task instead of 1,000.
 *   `tiny`: task 1, one supporting fact, in half a minute; 3,360 steps, 0.6 % errors
-    (by the question alone: 82.0 %).
+    (floor, by the question alone: 82.0 %).
 *   `smoke`: a few steps.
 """
 

@@ -2,20 +2,21 @@
 
     python train.py --config=configs/pointer_hull.py --workdir=runs/pointer_hull
 
-Ten points. Takes 3 minutes on one CPU core and reaches 71.3 % exact hulls, with
-99.6 % of the area covered (means of five seeds). The paper, trained on 5 to 50 points:
-87.0 % and 99.8 % (table 1).
+An instance has ten points. Takes 3 minutes on one CPU core and reaches 71.3 % exact
+hulls, with 99.6 % of the area covered (mean of five seeds). The paper, trained on 5 to
+50 points, reports 87.0 % and 99.8 % (table 1).
 
 Variants:
 
 *   `small`: 5 points.
-*   `large`: 50 points; 37 % in 16 to 19 minutes (the paper: 72.6 %).
-*   `mixed`: 5 to 50 points, also evaluated at 100; 33 % at 50 points in 8.5 minutes.
+*   `large`: 50 points; 37 % exact hulls in 16 to 19 minutes (the paper: 72.6 %).
+*   `mixed`: 5 to 50 points, also evaluated at 100; 33 % exact hulls of 50 points in 8.5
+    minutes.
 *   `seq2seq`, `attention`: the paper's baselines without a pointer.
 *   `paper`: network and SGD of the paper at 50 points, for an accelerator; the network
     reads a linear map of the coordinates instead of the coordinates.
 *   `tiny`: five points in a minute; 1,000 steps, 68.6 % exact hulls with 97.9 % of the
-    area (a random order: 2.3 % and 72.3 %).
+    area (floor, a random order: 2.3 % and 72.3 %).
 *   `smoke`: a few steps.
 """
 

@@ -2,18 +2,20 @@
 
     python train.py --config=configs/ram_digits.py --workdir=runs/ram_digits
 
-Seven glimpses of 8 x 8 pixels on 5,000 digits of MNIST, 3,600 of them for training.
-Takes ten minutes on two CPU cores and misclassifies 4.7 % of the 1,000 test digits (one
-seed). The paper, trained on 60,000 digits: 1.07 % (a convolutional network: 1.21 %).
+The model takes seven glimpses of 8 x 8 pixels of a digit from 5,000 of MNIST, 3,600 of
+them for training. Takes ten minutes on two CPU cores and misclassifies 4.7 % of the
+1,000 test digits (one seed). The paper, trained on 60,000 digits, reports 1.07 % (a
+convolutional network: 1.21 %).
 
 Variants:
 
 *   `centre`, `random`: glimpses at the centre, and at random locations.
-*   `translated`, `cluttered`: on canvases of 60 pixels, three scales of 12 x 12; with
-    four patches of clutter. `cluttered_random`: at random locations.
+*   `translated`: canvases of 60 pixels, glimpses of 12 x 12 pixels at three scales.
+*   `cluttered`: also with four patches of clutter; `cluttered_random`: with glimpses at
+    random locations.
 *   `mlp`, `cnn`: networks without attention on centred digits.
 *   `tiny`: digits in the fonts of matplotlib, without a download; 600 steps, 15.7 %
-    errors (one of ten classes: 90 %) in 88 seconds of CPU time.
+    errors (floor, guessing: 90 %) in 88 seconds of CPU time.
 *   `smoke`: a few steps.
 """
 

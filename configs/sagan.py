@@ -2,20 +2,20 @@
 
     python train.py --config=configs/sagan.py --workdir=runs/sagan
 
-OpenMoji drawings of 32 pixels per side, with their groups as classes. Takes 21.1
-minutes on one CPU core and reaches a Frechet distance of 829.86, the mean of five
-seeds (real images: 69.26).
-The paper's results, on ImageNet at 128 pixels, are not comparable.
+The images are OpenMoji drawings of 32 x 32 pixels, with their groups as classes. Takes
+21.1 minutes on one CPU core and reaches a Frechet distance of 829.86, the mean of five
+seeds (real images: 69.26). The paper's results, on ImageNet at 128 pixels, are not
+comparable.
 
 Variants:
 
 *   `no_attention`: without attention.
 *   `dcgan`: networks and loss of Radford et al. (2016), without attention.
 *   `large`: 64 pixels.
-*   `corners`, `corners_no_attention`: a toy task with long-range dependencies. Two
-    corners of an image have to match. Without attention they depend on different noise
-    in the generator, and the discriminator's convolutions see at most the edges of
-    both.
+*   `corners`, `corners_no_attention`: a toy task with long-range dependencies: two
+    corners of an image must have the same colour. Without attention they depend on
+    different noise in the generator, and the discriminator's convolutions see at most
+    the edges of both.
 *   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
 *   `smoke`: a few steps.
 """

@@ -3,8 +3,8 @@
     python train.py --config=configs/seq2seq_nmt.py --workdir=runs/seq2seq_nmt
 
 A small version of the LSTM of Sutskever et al. (2014). Takes 20.4 minutes on one CPU
-core and reaches 8.6 BLEU on the test split. The paper: 30.6 BLEU on WMT14 English to
-French.
+core and reaches 8.6 BLEU on the test split. The paper reports 30.6 BLEU on WMT14
+English to French.
 
 Variants:
 
@@ -16,15 +16,20 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `britz`: the rows without attention in docs/results/exploration.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
-*   `tiny`: five letters in a minute; 1,000 steps, 100 BLEU (the nearest training pair:
-    32.3). With sixteen letters, 400 steps reach 4.1 (12.2).
+*   `tiny`: five letters in a minute; 1,000 steps, 100 BLEU (floor, the nearest training
+    pair: 32.3). With sixteen letters, 400 steps reach 4.1 BLEU (floor: 12.2).
 *   `smoke`: seconds of training on generated number words.
 
-`paper` differs from Sutskever et al.: one vocabulary of subwords instead of 160,000 and
-80,000 words (304M parameters instead of 384M); batches of about as many tokens instead
-of 128 sentences; the mean loss over tokens times 30 instead of the sum over a sentence;
-the average of the last checkpoints; an epoch is a fixed number of steps, computed for
-WMT14. `cho_paper` also differs from Cho et al. in the initialisation, and is trained on
+`paper` differs from Sutskever et al.:
+
+*   There is one vocabulary of subwords instead of 160,000 and 80,000 words (304M
+    parameters instead of 384M).
+*   Batches are counted in tokens, about as many as 128 sentences have.
+*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   The last checkpoints are averaged.
+*   An epoch is a fixed number of steps, computed for WMT14.
+
+`cho_paper` also differs from Cho et al. in the initialisation, and is trained on
 sentences instead of the phrases of a translation system.
 """
 

@@ -2,8 +2,9 @@
 
     python train.py --config=configs/snail_bandits.py --workdir=runs/snail_bandits
 
-Ten pulls of five arms. The paper has a mean reward of 6.6 of SNAIL, 6.7 of an LSTM, 6.6
-of Gittins indices and 5.0 of random arms; `docs/results/learning.md` has ours.
+A trial is ten pulls of five arms. The paper reports mean rewards of 6.6 for SNAIL, 6.7
+for an LSTM, 6.6 for Gittins indices and 5.0 for random arms; `docs/results/learning.md`
+has ours.
 
 Variants:
 

@@ -2,11 +2,12 @@
 
     python train.py --config=configs/snail_fewshot.py --workdir=runs/snail_fewshot
 
-Five classes of letters in scripts that training does not have, one to five examples of
-each. The default has not been trained to the end yet. A smaller model, trained with one
-example of each class for 2,000 steps, is right about 80.0 ± 3.5 % of 500 test queries
-(one seed, 28 minutes on a shared CPU); the nearest neighbour in pixels, about 50.8 %.
-The paper, on Omniglot: 99.1 % with one example, 99.8 % with five.
+An episode has five classes of letters and one to five examples of each; the scripts of
+the test split are not in training. The default has not been trained to the end yet. A
+smaller model, trained with one example of each class for 2,000 steps, classifies 80.0 ±
+3.5 % of 500 test queries correctly (one seed, 28 minutes); the nearest neighbour in
+pixels, 50.8 %. The paper, on Omniglot, reports 99.1 % with one example, 99.8 % with
+five.
 
 Variants:
 
@@ -14,7 +15,7 @@ Variants:
 *   `paper`: blocks of the published width.
 *   `noto`: letters of more scripts, from the Debian package fonts-noto-core.
 *   `no_attention`, `no_convolutions`: SNAIL without one of its two kinds of blocks.
-*   `lstm`: an LSTM in its place, with as many parameters.
+*   `lstm`: an LSTM with about the same number of parameters.
 *   `matching`: matching networks.
 *   `smoke`: a few steps.
 """

@@ -2,9 +2,9 @@
 
     python train.py --config=configs/snail_mdp.py --workdir=runs/snail_mdp
 
-Ten episodes of ten steps in MDPs of 10 states and 5 actions. The paper has 0.766 of the
-reward of value iteration for SNAIL, 0.752 for an LSTM, 0.665 for posterior sampling
-(PSRL) and 0.482 for random actions.
+A trial is ten episodes of ten steps in an MDP of 10 states and 5 actions. As a fraction
+of the reward of value iteration, the paper reports 0.766 for SNAIL, 0.752 for an LSTM,
+0.665 for posterior sampling (PSRL) and 0.482 for random actions.
 
 Variants:
 

@@ -4,18 +4,18 @@
 
 Takes 9.2 minutes on two CPU cores and reaches 43.2 BLEU on the test split, the
 held-out components of Home Assistant. Positions are relative (Shaw et al., 2018), the
-optimizer is Muon (Jordan et al., 2024). The papers, on WMT14: 27.3 BLEU with `base`,
-28.4 with `big`; 26.8 with relative positions, `base`.
+optimizer is Muon (Jordan et al., 2024). The papers, on WMT14, report 27.3 BLEU with
+`base` (26.8 with relative positions) and 28.4 with `big`.
 
 Variants:
 
 *   `base`, `big`: models and training of the paper, for an accelerator and a corpus of
     millions of pairs (`--config.data.corpus=files` or `tfds:...`).
 *   `adam`: the optimizer of Vaswani et al.; 38.8 BLEU.
-*   `sinusoidal`: also their positions; 31.2 BLEU in 7.7 minutes.
+*   `sinusoidal`: `adam` with the sinusoids of Vaswani et al.; 31.2 BLEU.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
-*   `tiny`: a toy task, to reverse sixteen letters; 400 steps, 100 BLEU (the nearest
-    training pair: 12.2) in 80 seconds of CPU time.
+*   `tiny`: a toy task, to reverse sixteen letters; 400 steps, 100 BLEU (floor, the
+    nearest training pair: 12.2) in 80 seconds of CPU time.
 *   `smoke`: seconds of training on generated number words.
 """
 

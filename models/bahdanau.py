@@ -5,8 +5,8 @@ to the annotations with its *previous* state s_{i-1}. The context c_i enters the
 and, with s_{i-1} and the previous token, a maxout readout.
 
 Differs from the paper: gates, initial state and maxout layer have biases, which its
-equations omit; optional dropout; the two pieces of a maxout unit are half a layer apart
-instead of adjacent. For a score that needs keys of the query's width, such as "dot",
+equations omit; optional dropout; maxout pairs unit i with unit i + n/2, the paper pairs
+neighbours. For a score that needs keys of the query's width, such as "dot",
 the annotations are projected by a matrix [2 D, D]. The matrices C that multiply a
 context c_i = sum_j alpha_ij h_j in the gates are applied to the annotations instead,
 once per source: C c_i = sum_j alpha_ij (C h_j).

@@ -12,7 +12,7 @@ Axes: Q queries; K keys; D query and key width; V value width.
 
 Differs from the source: the learned parameter is the logarithm of the width, which
 keeps the width positive and makes its relative steps independent of the scale; the
-kernels that fall with the distance can learn their width, not only the Gaussian.
+width can be learned with any kernel that falls with the distance.
 """
 
 import math

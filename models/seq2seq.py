@@ -7,9 +7,10 @@ step and a maxout readout. The fields `first_state` and `fed_steps` select how t
 vector enters the decoder.
 
 Differs from the papers: optional dropout; biases start at 0, except in forget gates;
-the two pieces of a maxout unit are half a layer apart instead of adjacent. Encoder and
-decoder use the GRU of `models.cells`: z and 1 - z are swapped relative to Cho et al.,
-and the reset gate applies to the state before U, not to the summary's contribution.
+maxout pairs unit i with unit i + n/2, the paper pairs neighbours. Encoder and decoder
+use the GRU of `models.cells`: z and 1 - z are swapped relative to Cho et al., and the
+reset gate multiplies the state before the matrix U is applied, not the summary's
+contribution.
 
 Axes: as in `models.recurrent`.
 """

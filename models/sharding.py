@@ -1,8 +1,8 @@
-"""Sharding rules of the models: which parameters are cut over the mesh axis "tensor".
+"""Sharding rules of the models: parameters that are sharded over the axis "tensor".
 
 A rule is a pattern of parameter paths and, for each axis of the parameter, the mesh
-axis that it is cut over (None: not cut). The first rule that matches applies; see
-`training.sharding`. A model without rules is cut over the axis "fsdp" only.
+axis that it is sharded over (None: not sharded). The first rule that matches applies;
+see `training.sharding`. A model without rules is sharded over the axis "fsdp" only.
 
 To give a model rules, add a table here and name it in the model's attribute `sharding`.
 

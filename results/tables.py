@@ -21,6 +21,7 @@ from results.records import FLOORS, FOLDER, ROOT, Record
 from results.schema import Measured, Run, Table, recorded
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
+_MAX_METRICS = 4  # maximum number of metrics where a page shows selected runs
 
 
 def tables(
@@ -114,7 +115,10 @@ def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
 
 
 def _results(measured: Measured, runs: Sequence[str]) -> str:
-    """The table of the metrics, with the floors in its last rows."""
+    """The table of the metrics, with the floors in its last rows.
+
+    Selected runs have the first metrics and the paper's result alone.
+    """
     table, rows = measured.table, measured.select(runs)
     if not rows:
         return markdown.EMPTY
@@ -137,6 +141,12 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
         values = [scores.get(metric) for metric in table.metrics.values()]
         cells = [markdown.decimal(value, table.digits) for value in values]
         lines.append([f"*{title}*", *cells, *[""] * (len(titles) - len(cells) - 1)])
+    if runs:
+        metrics = range(1, 1 + min(len(table.metrics), _MAX_METRICS))
+        titles, *lines = (
+            [row[0], *(row[x] for x in metrics), row[-1]] for row in (titles, *lines)
+        )
+        return markdown_table(titles, lines)
     signatures = dict.fromkeys(
         f"{title} `{record['metrics'][f'{metric}_signature']}`"
         for _, seeds in rows

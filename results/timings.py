@@ -62,7 +62,7 @@ caption_step step
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
 overheads overheads | Overheads of training the default translator
 fast_forms forms | Training steps with the plain forms of attention/fast/
-sweep_trials sweep | Eight equal runs of a small translator by sweep.py
+sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small translator
 """)
     for name, kind in [words.split()]
 }
@@ -79,7 +79,7 @@ FACTS: dict[str, str] = {
     ),
     "ratio_luong": "Luong: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_luong": "Luong: {:.2f} times with the same malloc",
-    "ratio_half_sum": "{:.2f} times half of the sum of eight single times",
+    "ratio_half_sum": "{:.2f} times the time of perfect two-way parallelism",
     "ratio_rows_1": "batch 1: {:.2f} times PyTorch's rate",
     "ratio_same_malloc_rows_1": "batch 1: {:.2f} times with the same malloc",
     "ratio_rows_32": "batch 32: {:.2f} times PyTorch's rate",

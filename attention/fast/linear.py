@@ -44,7 +44,7 @@ linear.defvjp(lambda x, kernel: (x @ kernel, (x, kernel)), _linear_backward)
 
 
 def merge_heads(kernels: Sequence[jax.Array], heads: int) -> jax.Array:
-    """Kernels of several projections as one, for a single matrix product.
+    """Concatenates projection kernels so that one matrix product computes them all.
 
     The columns of a head are side by side, so that devices can share out the heads of
     the product without exchanging columns.

@@ -3,7 +3,7 @@
     python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/alignments \
         --sweep=configs/sweeps/alignments.py --workers=2
 
-36 runs of about five minutes each on one CPU core: an hour and a half on two.
+36 runs take about five minutes each on one CPU core: an hour and a half on two.
 """
 
 from sweeps.space import Sweep, choice

@@ -4,7 +4,8 @@
         --sweep=configs/sweeps/britz.py --workers=2
 
 Widths and depths are smaller than in the paper, in about the same proportions. 81 runs
-of one to four minutes each on one CPU core: an hour and a half on two, with evaluation.
+take one to four minutes each on one CPU core: an hour and a half on two, with
+evaluation.
 """
 
 from sweeps.space import Sweep, choice

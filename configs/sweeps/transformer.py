@@ -1,11 +1,11 @@
-"""Size, learning rate and dropout of the Transformer at equal minutes, by TPE.
+"""Size, learning rate and dropout of the Transformer in a fixed time, by TPE.
 
     python sweep.py --config=configs/transformer_nmt.py --workdir=sweeps/transformer \
         --sweep=configs/sweeps/transformer.py --workers=2
 
-Each size has as many steps as fit in the time of 950 steps of width 192, a quarter of
-the default's training. 14 runs of about five minutes each on one CPU core: 35 minutes
-on two.
+Each size is trained for the number of steps that takes the time of 950 steps of width
+192, a quarter of the default's training. 14 runs take about five minutes each on one
+CPU core: 35 minutes on two.
 """
 
 from sweeps.space import Sweep, choice, log_uniform, uniform

@@ -32,7 +32,7 @@ las_digits > las_greedy | a beam beats greedy decoding | Chan et al. (2016), fig
 
 
 def _long(run: Run) -> Run:
-    """The same run, for the table of longer strings."""
+    """Returns the run re-declared for the table of longer strings."""
     return dataclasses.replace(run, name=f"{run.name}_long", trained=run.name, paper="")
 
 

@@ -265,7 +265,7 @@ class Segmentations:
         return np.minimum(drawn, self.first[sentences + 1] - 1)
 
     def ids(self, segmentation: int) -> np.ndarray:
-        """Returns the ids of a segmentation, given its number."""
+        """Returns the ids of the n-th sampled segmentation."""
         return self._ids[self._starts[segmentation] : self._starts[segmentation + 1]]
 
 

@@ -76,7 +76,7 @@ class QuestionData:
         return [concatenate(models)] if self.joint else models
 
     def members(self, task: int) -> slice:
-        """Returns the range of the models of a task, one for each repeat."""
+        """Returns the indices of the models trained for a task, one for each repeat."""
         repeats = self.config.repeats
         start = 0 if self.joint else self.tasks.index(task) * repeats
         return slice(start, start + repeats)

@@ -38,23 +38,23 @@ from training.cluster.job import FAULT
 PAGE = ROOT / "docs/faults.md"
 _HEAD = """\
 <!-- Written by tests/tools/fault_table.py. -->
-# Faults
+# Fault tolerance
 
-`{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)), \
-starts the same command again, and compares the run directory at the end with that of \
-an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
-checkpoints, and the rows of `metrics.jsonl` without times. The row of the sweep trains \
-[`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. The table counts the attempts \
-actually made. [Resuming](resuming.md#damage) says what a run does in each case.
+`{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)) \
+and starts the same command again. At the end, the run directory is compared with the run \
+directory of an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
+checkpoints, and the rows of `metrics.jsonl` without times. The sweep row uses \
+[`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. \
+[Damage](resuming.md#damage) says how a run reacts to each fault.
 
 | fault | attempts | lost |
 |---|---:|---|
 """  # noqa: E501
 _TAIL = """
-Runs that are killed repeatedly have {many} steps, those with SIGTERM or a dead process \
-{some}, the others {few}, all with a checkpoint every {every} steps, on CPU devices; the sweep has eight trials of \
-6 steps. When a run completes, the next kills hit a new one. A kill comes at a random time up to {seconds} s \
-(in the sweep, {sweep_seconds} s) after the start of a process, so kills hit the start, the restoring, steps, saves \
+Runs that are killed repeatedly have {many} steps, runs with SIGTERM or a dead process \
+{some}, all others {few}; the sweep has eight trials of 6 steps. All runs use CPU devices and save \
+a checkpoint every {every} steps. When a run finishes, the injection continues on a new run. A kill comes at a random time up to {seconds} s \
+(in the sweep, {sweep_seconds} s) after the start of a process, so kills hit start-up, restore, steps, saves \
 and evaluations. In the sweep they hit in turn a run, the coordinator, and a run that is \
 saving. Jobs of two processes are on one machine and have a heartbeat timeout \
 of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` repeats the rows that contain \

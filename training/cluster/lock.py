@@ -1,8 +1,8 @@
 """Locks: one process at a time trains in a run directory, sweeps, or works on a run.
 
 The file of a lock names its holder, which refreshes the file's time. A lock is void if
-its holder is a dead process of this machine, or is on another machine, such as the pod
-that has been replaced by this one, and has not refreshed it for two minutes.
+its holder is a dead process of this machine, or has not refreshed it for two minutes
+from another machine, such as an earlier pod of the same job.
 Evaluation and prediction take no lock.
 """
 

@@ -1,9 +1,9 @@
 """Stop signals: at the end of a step, and the same one in all processes of a job.
 
 The process that receives a signal announces it to the others. In each process, a thread
-notices that within a second; together the threads choose the next call of `should_stop`
-that no process has made yet. jax's own protocol does not know SIGINT, and does not say
-that a signal has arrived before a step ends.
+notices this within a second. The threads agree on a future call of `should_stop`, which
+no process has made yet. JAX's own protocol ignores SIGINT, and does not report a signal
+before a step ends.
 """
 
 import contextlib
