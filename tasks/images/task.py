@@ -189,7 +189,7 @@ class Adversarial(Task):
             adversarial.LOSSES[config.loss],
             latent_size=config.latent_size,
             size=config.model.size,
-            average_decay=functools.partial(moving, decay=config.average_decay),
+            average_decay=functools.partial(growing_decay, decay=config.average_decay),
             measure=gammas,
         )
         self.generator = ImageGenerator(
