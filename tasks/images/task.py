@@ -39,7 +39,7 @@ from generation.images import ImageGenerator
 from generation.options import SeedOptions
 from generation.sampling import line_seed
 from models import efficientnet
-from models.sagan import gammas
+from models.sagan import gammas, growing_decay
 from tasks.captioning import frozen
 from tasks.common import user_files
 from tasks.common.images import image_files
