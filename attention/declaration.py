@@ -62,32 +62,18 @@ class ScoreParts(NamedTuple):
     activation: str = ""
     bias: float | jax.Array = 0.0
 
-    def hidden(self) -> jax.Array:
-        """Returns f(query + key + location) of an additive score, [..., Q, K, A]."""
-        total = self.query[..., :, None, :] + self.key[..., None, :, :]
-        if self.location is not None:
-            total = total + self.location
-        return {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation](total)
-
     def terms(self) -> jax.Array:
         """Returns the terms [..., Q, K, A] of the units.
 
         They are query_a key_a or, of an additive score, v_a f(query_a + key_a +
         location_a).
         """
+        query, key = self.query[..., :, None, :], self.key[..., None, :, :]
         if self.v is None:
-            return self.query[..., :, None, :] * self.key[..., None, :, :]
-        return self.hidden() * self.v[..., None, None, :]
-
-    def scores(self) -> jax.Array:
-        """Returns the scores [..., Q, K]."""
-        if self.v is None:
-            query = self.query * self.scale
-            return jnp.einsum("...qd,...kd->...qk", query, self.key) + self.bias
-        if self.v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
-            return self.hidden() @ self.v
-        # A product and a sum, which XLA fuses with f instead of forming `hidden`.
-        return jnp.sum(self.terms(), axis=-1)
+            return query * key
+        f = {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation]
+        location = 0 if self.location is None else self.location
+        return f(query + key + location) * self.v[..., None, None, :]
 
 
 class ScoreFunction(Protocol):
@@ -101,9 +87,9 @@ class ScoreFunction(Protocol):
         project: `project(key, **parameters)` -> projected key; the identity for a score
             that compares the keys as they are.
         project_query: the same of the query.
+        compare: `compare(projected_query, projected_key, **parameters)` -> scores.
         parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`;
             None for a score that is not a sum over units.
-        compare: `compare(query, projected_key, **parameters)` -> scores.
         stepwise: True if the score needs the weights of the step before, `previous`.
     """
 
@@ -111,8 +97,8 @@ class ScoreFunction(Protocol):
     same_width: bool
     project: Scoring
     project_query: Scoring
-    parts: Callable[..., ScoreParts] | None
     compare: Scoring
+    parts: Callable[..., ScoreParts] | None
     stepwise: bool
 
     def __call__(
@@ -127,21 +113,23 @@ _SAVED = jax.checkpoint_policies.dots_saveable
 
 def score_function(
     *,
-    parts: Callable[..., ScoreParts] | None = None,
     same_width: bool = False,
     project: Scoring | None = None,
     project_query: Scoring | None = None,
+    compare: Scoring | None = None,
+    parts: Callable[..., ScoreParts] | None = None,
     recompute: bool = False,
     **parameters: tuple[str, ...] | Scalar,
 ) -> Callable[[Scoring], ScoreFunction]:
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        parts: `parts(projected_query, projected_key, **parameters)` -> `ScoreParts`;
-            required for `project`.
         same_width: True if D must equal E.
         project: `project(key, **parameters)` -> projected key; by default the identity.
         project_query: the same of the query.
+        compare: `compare(projected_query, projected_key, **parameters)` -> scores;
+            by default the score itself.
+        parts: the same -> `ScoreParts`.
         recompute: True if the backward pass computes the terms of the sum over the
             units again, instead of storing them.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
@@ -164,8 +152,8 @@ def score_function(
     """
 
     def declare(function: Scoring) -> ScoreFunction:
-        if project and not parts:
-            raise ValueError(f"{function.__name__}: project needs parts")
+        if (project or project_query) and not compare:
+            raise ValueError(f"{function.__name__}: a projection needs compare")
         signature = inspect.signature(function)
         for name, axes in parameters.items():
             if name not in signature.parameters or axes == ():
@@ -198,24 +186,18 @@ def score_function(
             assert parts is not None
             return parts(query, key, **fit(kwargs, query=query, key=key))
 
-        def summed(query: jax.Array, key: jax.Array, kwargs: Any) -> jax.Array:
-            assert parts is not None
-            return parts(query, key, **kwargs).scores()
-
         def checked_compare(query: jax.Array, key: jax.Array, **kwargs) -> jax.Array:
-            kwargs = fit(kwargs, D=query, projected=key)
-            if project is None:
-                return function(query, key, **kwargs)
-            query = project_query(query, **kwargs) if project_query else query
-            return (jax.checkpoint(summed) if recompute else summed)(query, key, kwargs)
+            assert compare is not None
+            run = jax.checkpoint(compare) if recompute else compare
+            return run(query, key, **fit(kwargs, query=query, key=key))
 
         score = cast(ScoreFunction, checked)
         score.parameters = parameters
         score.same_width = same_width
         score.project = checked_project
         score.project_query = checked_project_query
+        score.compare = checked_compare if compare else checked
         score.parts = checked_parts if parts else None
-        score.compare = checked_compare
         score.stepwise = "previous" in signature.parameters
         return score
 

@@ -172,7 +172,7 @@ def run_cell(
     if reverse:
         inputs = jax.tree.map(lambda x: x[::-1], inputs)
     carry, outputs = scan(
-        step, weights=u, shared=None, carry=carry[:, None], inputs=inputs
+        step, matrices=u, shared=None, carry=carry[:, None], inputs=inputs
     )
     if reverse:
         outputs = outputs[::-1]

@@ -133,7 +133,7 @@ def read(
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
     query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
-    a = MATCHING_SCORES[score].parts(query, tape.key, v=v).scores()  # eq. 4
+    a = MATCHING_SCORES[score].compare(query, tape.key, v=v)  # eq. 4
     context, weights = read_tape(a[:, 0], tape)  # eqs. 5, 6
     return *jnp.split(context, 2, -1), weights
 

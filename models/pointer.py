@@ -134,7 +134,8 @@ class Process(nn.Module):
             state, r = carry
             state = cell.step(r @ w.read + shared.bias, state, w.state)  # eq. 3
             q = state[..., :n]
-            e = score.compare(q, shared.keys, **shared.score)  # eq. 4
+            query = score.project_query(q, **shared.score)
+            e = score.compare(query, shared.keys, **shared.score)  # eq. 4
             a = masked_softmax(e, shared.mask)  # eq. 5
             r = a @ w.inputs  # eq. 6
             return (state, r), None  # eq. 7: q and r together are q*
@@ -413,7 +414,9 @@ class PointerNetwork(nn.Module):
     def _compare(self, score: Score, query: jax.Array, keys: jax.Array) -> jax.Array:
         """Computes scores [B, Q, S + 1] of queries [B, Q, D] and projected keys."""
         parameters = score.parameters(self.hidden, self.hidden)
-        return SCORES[self.score].compare(query, keys, **parameters)
+        function = SCORES[self.score]
+        query = function.project_query(query, **parameters)
+        return function.compare(query, keys, **parameters)
 
 
 def _without_end(mask: jax.Array) -> jax.Array:

@@ -127,6 +127,7 @@ class SourceAttention(nn.Module):
             previous: [B, R, S], the previous step's weights, for a location-aware
                 score; None for other scores.
         """
+        query = self.function.project_query(query, **source.score)
         extra = {} if previous is None else {"previous": previous}
         return self.function.compare(query, source.keys, **source.score, **extra)
 

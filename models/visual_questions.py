@@ -185,7 +185,7 @@ class ShowAskAttendAnswer(VisualQuestions):
         """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
         query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
         v = {"v": self.v} if self.has_vector else {}
-        return self.function.parts(query, self.key(phi)[:, None], **v).scores()[:, :, 0]
+        return self.function.compare(query, self.key(phi)[:, None], **v)[:, :, 0]
 
 
 class SpatialMemoryNetwork(VisualQuestions):

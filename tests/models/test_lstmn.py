@@ -114,7 +114,7 @@ def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
     x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
     w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
     projected = (x @ w_x + summary @ w_summary)[:, None]
-    actual = MATCHING_SCORES[name].parts(projected, h @ w_h, v=v).scores()
+    actual = MATCHING_SCORES[name].compare(projected, h @ w_h, v=v)
     query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
     parameters = (matrix, w_h, v) if "v" in SCORES[name].parameters else (matrix, w_h)
     expected = SCORES[name](query[:, None], h, *parameters)
