@@ -44,18 +44,18 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 _USERS = ("attention", "models", "tasks")  # packages with names of fast forms
 
 
-def _scan(step, weights, shared, carry, inputs):
-    return jax.lax.scan(lambda c, x: step(weights, shared, c, x), carry, inputs)
+def _scan(step, matrices, shared, carry, inputs):
+    return jax.lax.scan(lambda c, x: step(matrices, shared, c, x), carry, inputs)
 
 
-def _tape_scan(step, weights, shared, slots, valid, carry, inputs, *, empty=False):
+def _tape_scan(step, matrices, shared, slots, valid, carry, inputs, *, empty=False):
     """A scan that carries the tape, the oldest entry first, and moves all entries."""
     size = jax.tree.leaves(slots)[0].shape[1]
 
     def body(state, x):
         slots, carry, t = state
         inside = jax.lax.dynamic_slice_in_dim(valid, t, size, 1)
-        carry, entry, y, s = step(weights, shared, slots, inside, carry, x)
+        carry, entry, y, s = step(matrices, shared, slots, inside, carry, x)
         slots = jax.tree.map(
             lambda old, new: jnp.concatenate([old[:, 1:], new[:, None]], 1),
             slots,

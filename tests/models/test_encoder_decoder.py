@@ -210,8 +210,10 @@ def test_a_field_out_of_range_is_refused(name, changes, message):
     check_a_field_is_refused(family, fields | changes, message)
 
 
-def plain_scan(step, weights, shared, carry, inputs):
-    return jax.lax.scan(lambda carry, x: step(weights, shared, carry, x), carry, inputs)
+def plain_scan(step, matrices, shared, carry, inputs):
+    return jax.lax.scan(
+        lambda carry, x: step(matrices, shared, carry, x), carry, inputs
+    )
 
 
 @pytest.mark.parametrize("alignment", ["hard", "gumbel"])
