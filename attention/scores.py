@@ -119,7 +119,7 @@ def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
         >>> print(scaled_dot_scores(jnp.ones((1, 4)), jnp.ones((3, 4))))
         [[2. 2. 2.]]
     """
-    return _scaled_dot(query, key)
+    return _dot(query / math.sqrt(query.shape[-1]), key)
 
 
 def _general_key(key: jax.Array, w: jax.Array) -> jax.Array:
