@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import pytest
 from jax.test_util import check_grads
 
 from attention import relative as plain
-from attention.core import attend
+from attention.core import Attention, attend
 from attention.fast import relative as fast
 from attention.masks import causal_mask
 from attention.scores import scaled_dot_scores
@@ -37,15 +38,33 @@ def loop_attention(query, key, value, key_table, value_table, mask, offset):
     return context, weights
 
 
-@pytest.fixture(params=[plain, fast], ids=["plain", "fast"])
+def fast_attention(query, key, value, key_table, value_table, mask=None, offset=0):
+    """`attention.relative.relative_attention`, by the fast forms."""
+    scaled = query / math.sqrt(query.shape[-1])
+    scores = scaled_dot_scores(query, key)
+    scores += fast.relative_scores(scaled, key_table, key.shape[-2], offset)
+    context, weights = attend(scores, value, mask=mask)
+    return Attention(
+        context + fast.relative_values(weights, value_table, offset), weights
+    )
+
+
+FAST = SimpleNamespace(
+    relative_scores=fast.relative_scores,
+    relative_values=fast.relative_values,
+    relative_attention=fast_attention,
+)
+
+
+@pytest.fixture(params=[plain, FAST], ids=["plain", "fast"])
 def form(request):
-    """The module with a form of the functions."""
+    """A form of the functions."""
     return request.param
 
 
 def modes(form):
     """Modes of differentiation that a form supports."""
-    return ("rev",) if form is fast else ("fwd", "rev")
+    return ("rev",) if form is FAST else ("fwd", "rev")
 
 
 @pytest.fixture
