@@ -12,7 +12,8 @@ Variants:
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences; see
-    configs/_ntm.py. The loss is the mean times 84 bits.
+    configs/_ntm.py. The loss per bit is multiplied by 84, the mean
+    number of bits of a sequence.
 *   `tiny`: up to five vectors in a minute; 1,000 steps, 0.43 bits per copy of five
     (floor, guessing: 40) and 5.2 of ten (80).
 *   `smoke`: a few steps.

@@ -13,7 +13,8 @@ Variants:
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences; see
-    configs/_ntm.py. The loss is the mean times 18 bits.
+    configs/_ntm.py. The loss per bit is multiplied by 18, the mean
+    number of bits of a sequence.
 *   `smoke`: a few steps.
 """
 

@@ -146,6 +146,7 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
         titles, *lines = (
             [row[0], *(row[x] for x in metrics), row[-1]] for row in (titles, *lines)
         )
+        lines = [row for row in lines if {*row[1:-1]} != {"–"}]
         return markdown_table(titles, lines)
     signatures = dict.fromkeys(
         f"{title} `{record['metrics'][f'{metric}_signature']}`"

@@ -903,6 +903,7 @@ def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
     link = "](configs/transformer_nmt.py)"
     assert first_cells("t", "d", "b") == [f"[bb{link}", f"[dd{link}"]
     assert first_cells("t")[1] == "Other" and len(first_cells("t")) == 5
+    assert show(tmp_path, "t", "d").startswith("| run | BLEU | paper |\n")
     assert first_cells("t_curves", "c") == [f"[cc{link}"]
     assert first_cells("t_claims", "a") == ["a is best"]
     assert show(tmp_path, "t_claims", "b") == "Not measured yet."  # no best rival
