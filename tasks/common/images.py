@@ -5,6 +5,8 @@ Axes: I rows and columns of an image.
 
 import functools
 import io
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,10 +15,13 @@ import numpy as np
 
 from base import storage
 from base.errors import UserError
+from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 
 # Pillow reads more formats; some of them start other programs.
 _IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+_MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
 _MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
 
 
@@ -81,3 +86,70 @@ class Photos(Sequence):
         read = functools.partial(read_image, size=self.size)
         with ThreadPoolExecutor() as pool:
             return np.stack([*pool.map(read, paths)])
+
+
+def load(paths: Sequence[Path], size: int) -> np.ndarray | Photos:
+    """Returns images [N, size, size, 3], read on access if they take over 1 GB."""
+    photos = Photos(paths, size)
+    return photos[:] if 3 * size**2 * len(paths) <= _MAX_BYTES else photos
+
+
+def read_classes(path: Path, name: str, files: UserFiles) -> list[tuple[Path, str]]:
+    """Reads a folder with one subfolder of images per class.
+
+    Files that an operating system leaves beside images are ignored.
+
+    Args:
+        path: path of the folder; the classes are named after its subfolders.
+        name: name of the folder, for errors.
+        files: those that are left out.
+
+    Returns:
+        Path and class of each image, by class.
+
+    Raises:
+        UserError: if there are no classes, a class has no images, or an image cannot
+            be read.
+    """
+    try:
+        entries = _entries(path)
+        folders = {p: _entries(p) for p in entries if p.is_dir()}
+    except (FileNotFoundError, NotADirectoryError):
+        folders = {}
+    except OSError as error:
+        raise UserError(f"{name}: {error.filename or path}: {error.strerror}") from None
+    classes = {p: normal(p.name) for p in folders if not p.name.startswith(".")}
+    if not classes:
+        raise UserError(f"{name}: must be a folder of folders of images, one per class")
+    every = [(p, label) for x, label in classes.items() for p in folders[x]]
+    images = [(p, label) for p, label in every if p.suffix.lower() in _SUFFIXES]
+    others = len(every) - len(images)
+    files.check([p for p, _ in images if files.uses(p)], name)
+    images = [(p, label) for p, label in images if files.uses(p)]
+    filled = {p.parent for p, _ in images}
+    for subfolder in classes:
+        if subfolder not in filled:
+            raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
+    rules = {
+        f"in class folders with another suffix than {', '.join(_SUFFIXES)}": others,
+        "not in a class folder": sum(not p.is_dir() for p in entries),
+        "hidden folders": len(folders) - len(classes),
+    }
+    left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
+    label, count = Counter(classes.values()).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{path} has several folders of the class {label!r}")
+    _say(
+        f"data: {len(images):,} images in {len(classes)} classes read from {path}"
+        + f"; left out: {left_out}" * bool(left_out)
+    )
+    return images
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if not storage.is_of_system(p))
+
+
+@functools.cache  # a run reads the folder twice
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,16 +37,44 @@ def read_splits(
     files: Mapping[str, str],
     parse: Callable[[str, str], list[_Example]],
     content: str,
+    **options: Any,
+) -> dict[str, list[_Example]]:
+    """Reads a user's text files.
+
+    Args:
+        files: see `split_files`, as are the other arguments and errors.
+        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+        content: what a file must have, for errors.
+        **options: further arguments of `split_files`.
+    """
+
+    def read(path: Path, name: str) -> list[_Example]:
+        try:
+            text = storage.read_text(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not text in UTF-8"
+            raise UserError(f"{name}: {reason}") from None
+        if not text.strip():
+            raise UserError(f"{name} is empty")
+        return parse(text, name)
+
+    return split_files(files, read, content, **options)
+
+
+def split_files(
+    files: Mapping[str, str],
+    read: Callable[[Path, str], list[_Example]],
+    content: str,
     *,
     unit: str = "example",
     shuffle: bool = False,
     taken: Sequence[str] = EVALUATION_SPLITS,
 ) -> dict[str, list[_Example]]:
-    """Reads a user's text files.
+    """Reads a user's files or folders of each split.
 
     Args:
         files: path of each split's file, "" for none.
-        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+        read: `read(path, name)` returns the examples of a file; `name` is for errors.
         content: what a file must have, for errors.
         unit: name of an example, for errors.
         shuffle: whether to change the order of the training examples first, always in
@@ -64,14 +92,7 @@ def read_splits(
     for split in SPLITS:
         if files[split]:
             name = f"config.data.files.{split}: {files[split]}"
-            try:
-                text = storage.read_text(Path(files[split]))
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "not text in UTF-8"
-                raise UserError(f"{name}: {reason}") from None
-            if not text.strip():
-                raise UserError(f"{name} is empty")
-            splits[split] = parse(text, name)
+            splits[split] = read(Path(files[split]), name)
             parts = [split, *(x for x in taken if split == "train" and not files[x])]
             if (count := len(splits[split])) < len(parts):
                 raise UserError(

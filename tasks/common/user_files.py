@@ -135,6 +135,49 @@ class UserFiles:
         return stat.st_size, stat.st_mtime_ns, digest, ""
 
 
+def read_list(
+    path: Path, name: str, plain: Callable[[str], str], files: UserFiles
+) -> list[tuple[Path, str]]:
+    """Reads a list of files: lines of a path, a tab and a text.
+
+    Relative paths start from the folder of the list.
+
+    Args:
+        path: path of the list.
+        name: name of the list, for errors.
+        plain: the form of a text that is returned; must not be empty.
+        files: those that are left out.
+
+    Raises:
+        UserError: for a file that is missing or damaged, or a line without path and
+            text.
+    """
+    try:
+        content = storage.read_text(path)
+    except OSError as error:
+        raise UserError(f"{name}: {error.strerror.lower()}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{name}: not text in UTF-8") from None
+    entries = []
+    for number, line in enumerate(storage.lines(content, name), 1):
+        if not line.strip():
+            continue
+        first, _, text = line.partition("\t")
+        if not (first.strip() and plain(text)) or "\t" in text:
+            raise UserError(f"{name}, line {number}: must be a path, a tab and a text")
+        file = path.parent / first.strip()
+        if not files.uses(file):
+            continue
+        if not storage.is_file(file, str(file)):
+            raise UserError(f"{name}, line {number}: no file {file}")
+        entries.append((file, plain(text)))
+    files.check([file for file, _ in entries], name)
+    entries = [entry for entry in entries if files.uses(entry[0])]
+    if not entries:
+        raise UserError(f"{name}: no lines")
+    return entries
+
+
 def _is_current(path: Path, finding: _Finding | None) -> bool:
     stat = path.stat()
     return finding is not None and finding[:2] == (stat.st_size, stat.st_mtime_ns)
