@@ -410,7 +410,7 @@ one more vector of biases in the core. This project runs `configs/ram_digits.py`
                 prepares=True,
             ),
             {"batch_size": 128, "side": 28, "classes": 10, "glimpses": 6, "size": 8}
-            | {"glimpse_hidden": 128, "glimpse_width": 256, "hidden": 256, "std": 0.05},
+            | {"inner": 128, "width": 256, "hidden": 256, "std": 0.05},
         ),
         steps=15,
         fields={"goal": 4.0},

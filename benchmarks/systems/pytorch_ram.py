@@ -9,7 +9,7 @@ REINFORCE; Adam at 3e-4.
 
 Mode "step" is one training step on random images. The units are steps.
 
-Axes: B images; I rows and columns of an image; P of a patch; D width of the core.
+Axes: B images; I rows and columns of an image; P of a patch; T glimpses.
 """
 
 import torch
@@ -20,25 +20,23 @@ from torch.distributions import Normal
 from benchmarks.systems.pytorch_training import Served, trained
 
 
-class Glimpse(nn.Module):
-    """Features of a patch and its location."""
+class RAM(nn.Module):
+    """Recurrent attention to grey images."""
 
-    def __init__(self, size: int, hidden: int, width: int):
+    def __init__(self, spec: dict):
         super().__init__()
-        self.size = size
-        self.patch = nn.Linear(size**2, hidden)
-        self.location = nn.Linear(2, hidden)
-        self.what = nn.Linear(hidden, width)
-        self.where = nn.Linear(hidden, width)
-
-    def forward(self, image, location):
-        """Returns [B, width] for images [B, 1, I, I] and locations [B, 2]."""
-        patch = torch.relu(self.patch(self.cut(image, location).flatten(1)))
-        location = torch.relu(self.location(location))
-        return torch.relu(self.what(patch) + self.where(location))
+        self.size, self.glimpses, self.std = spec["size"], spec["glimpses"], spec["std"]
+        inner, width, hidden = spec["inner"], spec["width"], spec["hidden"]
+        self.patch, self.what = nn.Linear(self.size**2, inner), nn.Linear(inner, width)
+        self.location, self.where = nn.Linear(2, inner), nn.Linear(inner, width)
+        self.input, self.state = nn.Linear(width, hidden), nn.Linear(hidden, hidden)
+        self.locator_hidden = nn.Linear(hidden, hidden // 2)
+        self.locator = nn.Linear(hidden // 2, 2)
+        self.baseline = nn.Linear(hidden, 1)
+        self.classifier = nn.Linear(hidden, spec["classes"])
 
     def cut(self, image, location):
-        """Returns the patches [B, 1, P, P] around locations (column, row)."""
+        """Returns patches [B, 1, P, P] of images [B, 1, I, I] around (column, row)."""
         first = (0.5 * (location + 1) * image.shape[-1]).long()
         last, margin = first + self.size, self.size // 2
         padded = F.pad(image, (margin, margin, margin, margin))
@@ -49,30 +47,15 @@ class Glimpse(nn.Module):
             ]
         )
 
-
-class Attention(nn.Module):
-    """Recurrent attention on grey images."""
-
-    def __init__(self, spec: dict):
-        super().__init__()
-        hidden, self.glimpses = spec["hidden"], spec["glimpses"]
-        self.hidden, self.std = hidden, spec["std"]
-        sizes = spec["size"], spec["glimpse_hidden"], spec["glimpse_width"]
-        self.glimpse = Glimpse(*sizes)
-        self.input = nn.Linear(spec["glimpse_width"], hidden)
-        self.state = nn.Linear(hidden, hidden)
-        self.locator_hidden = nn.Linear(hidden, hidden // 2)
-        self.locator = nn.Linear(hidden // 2, 2)
-        self.baseline = nn.Linear(hidden, 1)
-        self.classifier = nn.Linear(hidden, spec["classes"])
-
     def forward(self, image):
         """Returns log-probabilities [B, classes], and [B, T] of draws and baselines."""
-        h = torch.zeros(len(image), self.hidden)
+        h = torch.zeros(len(image), self.state.in_features)
         location = torch.empty(len(image), 2).uniform_(-1, 1)
         draws, baselines = [], []
         for _ in range(self.glimpses):
-            g = self.glimpse(image, location)
+            patch = torch.relu(self.patch(self.cut(image, location).flatten(1)))
+            place = torch.relu(self.location(location))
+            g = torch.relu(self.what(patch) + self.where(place))
             h = torch.relu(self.input(g) + self.state(h))
             hidden = torch.relu(self.locator_hidden(h.detach()))
             normal = Normal(torch.tanh(self.locator(hidden)), self.std)
@@ -87,7 +70,7 @@ class Attention(nn.Module):
 def build(mode: str, spec: dict) -> Served:
     """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
-    model, batch_size = Attention(spec), spec["batch_size"]
+    model, batch_size = RAM(spec), spec["batch_size"]
     adam = torch.optim.Adam(model.parameters(), 3e-4)
     image = torch.rand(batch_size, 1, spec["side"], spec["side"])
     label = torch.randint(0, spec["classes"], (batch_size,))

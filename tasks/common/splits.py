@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from base import storage
 from base.errors import UserError, counted
 
 EVALUATION_SPLITS = ("validation", "test")
@@ -35,34 +34,6 @@ def held_out_rng(split: str, *key: int) -> np.random.Generator:
 
 def read_splits(
     files: Mapping[str, str],
-    parse: Callable[[str, str], list[_Example]],
-    content: str,
-    **options: Any,
-) -> dict[str, list[_Example]]:
-    """Reads a user's text files.
-
-    Args:
-        files: see `split_files`, as are the other arguments and errors.
-        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
-        content: what a file must have, for errors.
-        **options: further arguments of `split_files`.
-    """
-
-    def read(path: Path, name: str) -> list[_Example]:
-        try:
-            text = storage.read_text(path)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not text in UTF-8"
-            raise UserError(f"{name}: {reason}") from None
-        if not text.strip():
-            raise UserError(f"{name} is empty")
-        return parse(text, name)
-
-    return split_files(files, read, content, **options)
-
-
-def split_files(
-    files: Mapping[str, str],
     read: Callable[[Path, str], list[_Example]],
     content: str,
     *,
@@ -70,10 +41,10 @@ def split_files(
     shuffle: bool = False,
     taken: Sequence[str] = EVALUATION_SPLITS,
 ) -> dict[str, list[_Example]]:
-    """Reads a user's files or folders of each split.
+    """Reads a user's files.
 
     Args:
-        files: path of each split's file, "" for none.
+        files: path of each split's file or folder, "" for none.
         read: `read(path, name)` returns the examples of a file; `name` is for errors.
         content: what a file must have, for errors.
         unit: name of an example, for errors.

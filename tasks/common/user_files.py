@@ -135,6 +135,22 @@ class UserFiles:
         return stat.st_size, stat.st_mtime_ns, digest, ""
 
 
+def read_text(path: Path, name: str) -> str:
+    """Returns the text of a file that has a `name` in errors.
+
+    Raises:
+        UserError: if the file cannot be read, is empty, or is not text in UTF-8.
+    """
+    try:
+        text = storage.read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise UserError(f"{name}: {reason}") from None
+    if not text.strip():
+        raise UserError(f"{name} is empty")
+    return text
+
+
 def read_list(
     path: Path, name: str, plain: Callable[[str], str], files: UserFiles
 ) -> list[tuple[Path, str]]:
@@ -152,14 +168,8 @@ def read_list(
         UserError: for a file that is missing or damaged, or a line without path and
             text.
     """
-    try:
-        content = storage.read_text(path)
-    except OSError as error:
-        raise UserError(f"{name}: {error.strerror.lower()}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{name}: not text in UTF-8") from None
     entries = []
-    for number, line in enumerate(storage.lines(content, name), 1):
+    for number, line in enumerate(storage.lines(read_text(path, name), name), 1):
         if not line.strip():
             continue
         first, _, text = line.partition("\t")
@@ -174,7 +184,7 @@ def read_list(
     files.check([file for file, _ in entries], name)
     entries = [entry for entry in entries if files.uses(entry[0])]
     if not entries:
-        raise UserError(f"{name}: no lines")
+        raise UserError(f"{name}: all files are left out")
     return entries
 
 

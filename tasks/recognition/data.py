@@ -33,7 +33,7 @@ from base.errors import UserError, counted
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
 from tasks.common.images import Photos, load, read_classes
 from tasks.common.packages import fetch
-from tasks.common.splits import EVALUATION_SPLITS, SPLITS, held_out_rng, split_files
+from tasks.common.splits import EVALUATION_SPLITS, SPLITS, held_out_rng, read_splits
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles, read_list
 
@@ -105,7 +105,7 @@ def read_files(data: ConfigDict, images: UserFiles) -> dict[str, list[Labelled]]
 
     content = "a folder of folders of images, or of a list of images and their classes"
     files = data.files
-    splits = split_files(files, read_part, content, unit="image", shuffle=True)
+    splits = read_splits(files, read_part, content, unit="image", shuffle=True)
     classes = classes_of(splits)
     if len(classes) < 2:
         raise UserError(
@@ -250,12 +250,7 @@ class Layout:
         )
 
     def canvases(self, examples: Sequence[Labelled], names: Sequence[str]) -> Canvases:
-        """Returns images with the numbers of their answers.
-
-        Args:
-            examples: images and their classes.
-            names: names of all classes.
-        """
+        """Returns images with the numbers of their answers, which are in `names`."""
         numbers = {name: number for number, name in enumerate(names)}
         labels = np.full((len(examples), self.outputs), self.classes, np.int32)
         for row, (_, classes) in zip(labels, examples, strict=True):

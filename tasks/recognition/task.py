@@ -130,11 +130,7 @@ class Recognition(Task):
         return Assets(tuple(names), read)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Assets,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Assets, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, data = config, config.data

@@ -245,7 +245,7 @@ def test_a_folder_of_each_class_is_read_and_predicted_without_it(tmp_path):
     example = task.parse(str(tmp_path / "x.png"), NoOptions())
     (answer,) = task.answers(state, [example])
     assert task.show(example, answer).text in task.names
-    with pytest.raises(UserError, match="no such file or directory"):
+    with pytest.raises(UserError, match="data: No such file or directory"):
         task.examples("test")
 
 
