@@ -25,8 +25,10 @@ _MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in mem
 _MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
 
 
-def read_image(path: Path, size: int) -> np.ndarray:
+def read_image(path: Path, size: int, *, whole: bool = False) -> np.ndarray:
     """Reads an image, scales its shorter side to `size` and crops the longer one.
+
+    If `whole`, scales its longer side instead and pads the shorter one with black.
 
     Returns:
         uint8 [size, size, 3], with a white background.
@@ -64,7 +66,8 @@ def read_image(path: Path, size: int) -> np.ndarray:
         raise UserError(f"image {path} cannot be read: {reason}") from None
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image).convert("RGB")
-    return np.asarray(ImageOps.fit(image, (size, size)))
+    resize = ImageOps.pad if whole else ImageOps.fit
+    return np.asarray(resize(image, (size, size)))
 
 
 image_files = functools.partial(UserFiles, lambda path: read_image(path, 8), "image")
@@ -73,8 +76,9 @@ image_files = functools.partial(UserFiles, lambda path: read_image(path, 8), "im
 class Photos(Sequence):
     """N image files, read on access: uint8 [I, I, 3]; several as [B, I, I, 3]."""
 
-    def __init__(self, paths: Sequence[Path], size: int):
-        self.paths, self.size = np.array(paths, object), size
+    def __init__(self, paths: Sequence[Path], size: int, *, whole: bool = False):
+        self.paths = np.array(paths, object)
+        self._read = functools.partial(read_image, size=size, whole=whole)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -82,15 +86,16 @@ class Photos(Sequence):
     def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
         paths = self.paths[index]
         if isinstance(paths, Path):
-            return read_image(paths, self.size)
-        read = functools.partial(read_image, size=self.size)
+            return self._read(paths)
         with ThreadPoolExecutor() as pool:
-            return np.stack([*pool.map(read, paths)])
+            return np.stack([*pool.map(self._read, paths)])
 
 
-def load(paths: Sequence[Path], size: int) -> np.ndarray | Photos:
+def load(
+    paths: Sequence[Path], size: int, *, whole: bool = False
+) -> np.ndarray | Photos:
     """Returns images [N, size, size, 3], read on access if they take over 1 GB."""
-    photos = Photos(paths, size)
+    photos = Photos(paths, size, whole=whole)
     return photos[:] if 3 * size**2 * len(paths) <= _MAX_BYTES else photos
 
 

@@ -255,7 +255,8 @@ class Layout:
         labels = np.full((len(examples), self.outputs), self.classes, np.int32)
         for row, (_, classes) in zip(labels, examples, strict=True):
             row[: len(classes)] = [numbers[name] for name in classes]
-        return Canvases(load([path for path, _ in examples], self.side), labels)
+        paths = [path for path, _ in examples]
+        return Canvases(load(paths, self.side, whole=True), labels)
 
 
 def place(

@@ -254,11 +254,11 @@ class Recognition(Task):
         return " ".join(self.names[label] for label in before)
 
     def parse(self, line: str, options: NoOptions) -> Any:
-        """Returns the image of a file, scaled and cropped to the canvas, in grey."""
+        """Returns the image of a file, scaled to the canvas and padded, in grey."""
         path, side = Path(line), self.config.data.side
         if not path.is_file():
             raise UserError(f"{line} is not a file: must be the path of an image")
-        image = recognition.grey(read_image(path, side))
+        image = recognition.grey(read_image(path, side, whole=True))
         return {"image": image, "label": np.zeros(self.layout.outputs, np.int32)}
 
     def show(self, example: Any, answer: Any) -> Prediction:
