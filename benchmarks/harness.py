@@ -39,7 +39,7 @@ class System:
     @property
     def peer(self) -> bool:
         """True if it runs in the environment of the other libraries."""
-        return self.module == "joey" or self.module.startswith("pytorch")
+        return self.module.startswith(("joey", "minigrid", "pytorch"))
 
 
 def mallocs(name: str, module: str, mode: str, spec: dict) -> list[System]:
@@ -216,13 +216,13 @@ def report_training(
     )
 
 
-def report_decoding(
+def report_rates(
     name: str,
     args: argparse.Namespace,
     systems: Sequence[System],
     **goals: float,
 ) -> None:
-    """Measures beam search; arguments as of `report_training`."""
+    """Measures without products of matrices; arguments as of `report_training`."""
     measured = measure(systems, args)
     report(name, args, measured, **ratios(measured, systems), **goals)
 

@@ -122,6 +122,12 @@ _MEMORY_NETWORK = """
     model.encoding=position model.tying=adjacent optimizer.name=sgd optimizer.clip=40.0
 """
 _LSTMN_WORDS = max_length("agreement", 4)
+_ROLLOUT = """
+    data.rooms=2 data.horizon=100 data.television=none data.batch_size=32 data.steps=20
+    model.memory=none model.layers=2 model.filters=16 model.hidden=128
+    optimizer.name=adam
+"""
+_FOUR_ROOMS = "MiniGrid-FourRooms"
 
 
 def _ntm(batch_size: int) -> list[System]:
@@ -177,7 +183,7 @@ The model of `transformer_step`. {_SEARCHED.lstrip()}""",
         rounds=5,
         steps=2,
         fields={"goal_sentences_a_second": 150},
-        report=harness.report_decoding,
+        report=harness.report_rates,
     ),
     "transformer_base": Benchmark(
         """Training-step time and memory of Transformer-base, against PyTorch.
@@ -224,7 +230,7 @@ The models of `recurrent_step`. {_SEARCHED.lstrip()}""",
         rounds=5,
         steps=2,
         fields={"goal": 10.0},
-        report=harness.report_decoding,
+        report=harness.report_rates,
     ),
     "ntm_step": Benchmark(
         """Training-step time of the Neural Turing Machine, against pytorch-ntm.
@@ -382,5 +388,61 @@ none in attention and in the last layer of each network. This project runs
             {"batch_size": 16, "noise": 128, "channels": 64},
         ),
         steps=8,
+    ),
+    "ram_step": Benchmark(
+        """Training-step time of RAM, against kevinzakka's port.
+
+128 images of 28 x 28 pixels, 6 glimpses of 8 x 8 pixels at one scale; layers of 128 and
+256 in the glimpse network, states of 256, a hidden layer of 128 in the locator; Adam.
+The port is not a package; its stand-in is `benchmarks/systems/pytorch_ram.py`. It has
+one more vector of biases in the core. This project runs `configs/ram_digits.py`.
+""",
+        harness.against(
+            "kevinzakka style",
+            "pytorch_ram",
+            _config(
+                "ram_digits.py",
+                """data.source=drawn data.side=28 data.clutter=0 data.objects=1
+                data.batch_size=128 model.glimpses=6 model.size=8 model.scales=1
+                model.glimpse_hidden=128 model.glimpse_width=256 model.hidden=256
+                model.locator_hidden=128 model.std=0.05 model.policy=learned
+                loss.reward=0.01 optimizer.name=adam optimizer.clip=0.0""",
+                prepares=True,
+            ),
+            {"batch_size": 128, "side": 28, "classes": 10, "glimpses": 6, "size": 8}
+            | {"inner": 128, "width": 256, "hidden": 256, "std": 0.05},
+        ),
+        steps=15,
+        fields={"goal": 4.0},
+    ),
+    "environment_steps": Benchmark(
+        """Steps of environments per second, against a Python loop over minigrid.
+
+This project runs 32 environments of `configs/icm_rooms.py` for 20 steps in a compiled
+function, and its time includes the policy, a convolutional network that the actions are
+drawn from. "FourRooms" runs the same with FourRooms of the package xminigrid. The other
+system is one environment `MiniGrid-FourRooms-v0` of the package minigrid, with uniform
+actions. All have views of 7 x 7 cells, and begin a new episode where one ends.
+""",
+        [
+            *harness.against(
+                "minigrid",
+                "minigrid_loop",
+                _config("icm_rooms.py", f"{_ROLLOUT} data.environment=rooms"),
+                {"count": 640},
+                mode="rollout",
+            ),
+            System(
+                f"{OURS}, FourRooms",
+                "ours",
+                "rollout",
+                _config("icm_rooms.py", f"{_ROLLOUT} data.environment={_FOUR_ROOMS}")
+                | TUNED
+                | {"key": "four_rooms"},  # part of fields of the record
+            ),
+        ],
+        steps=20,
+        fields={"goal": 20.0},
+        report=harness.report_rates,
     ),
 }

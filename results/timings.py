@@ -14,6 +14,9 @@ _COLUMNS = {
     "transformer": _MS | {"target tokens/s": "rate"} | _SHARE | _MEMORY,
     "corpus": {"target tokens/s": "rate"} | _MS | {"padding": "padding"} | _MEMORY,
     "search": _SEARCH | _MEMORY,
+    "rollout": {"ms/rollout": "median_ms", "environment steps/s": "rate"}
+    | _COMPILATION
+    | _MEMORY,
     "recurrent_search": _SEARCH | _COMPILATION | _MEMORY,
     "overheads": {"time added": "overhead", "seconds": "seconds"},
     "sweep": {"seconds": "seconds"},
@@ -60,6 +63,8 @@ pointer_step step
 caption_step step
     | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
+ram_step step | Training step: RAM, 128 images, 6 glimpses of 8 × 8 pixels | steps/s
+environment_steps rollout | Steps of environments: 32 grids of rooms for 20 steps
 overheads overheads | Overheads of training the default translator
 fast_forms forms | Training steps with the plain forms of attention/fast/
 sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small translator
@@ -86,6 +91,8 @@ FACTS: dict[str, str] = {
     "ratio_same_malloc_rows_32": "batch 32: {:.2f} times with the same malloc",
     "ratio_one_model": "one model: {:.2f} times the rate",
     "ratio_same_malloc_one_model": "one model: {:.2f} times with the same malloc",
+    "ratio_four_rooms": "FourRooms: {:.2f} times minigrid's rate",
+    "ratio_same_malloc_four_rooms": "FourRooms: {:.2f} times with the same malloc",
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
 

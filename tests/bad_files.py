@@ -38,6 +38,7 @@ WORDS = {
     "--config.data.files.validation.captions=captions/{} "
     "--config.data.files.validation.images=images --config.optimizer.warmup=5",
     "classes": "sagan --config.data.source=folder --config.data.folder=classes/{}",
+    "labelled": f"ram_digits --config.data.clutter=0 {FILES}.train={{}}",
     "stories": f"memory_network_qa {FILES}.train=stories/{{}}",
     "pairs": f"lstmn_sentences {FILES}.train=pairs/{{}}",
     "sweep": "sweep.py --workdir=runs/new --config=configs/{}.py:smoke",
@@ -155,6 +156,10 @@ CLASSES = {
     "text/cats/red.png": image(),
     "text/dogs/red.png": "not an image",
     "large/cats/red.png": large_image(),
+    "one.tsv": "text/cats/red.png\tcat\n",
+    "one_class.tsv": 3 * "text/cats/red.png\tcat\n",
+    "no_label.tsv": "text/cats/red.png",
+    "absent.tsv": "absent.png\tcat",
     "twice/caf\u00e9/red.png": image(),
     "twice/cafe\u0301/red.png": image(),
 }

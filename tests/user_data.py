@@ -9,6 +9,7 @@ from configs import (
     lstmn_sentences,
     lstmn_text,
     memory_network_qa,
+    ram_digits,
     sagan,
     transformer_nmt,
 )
@@ -74,6 +75,15 @@ def image_folder(folder):
     return config
 
 
+def recognition(folder):
+    for number in range(3):
+        Image.new("L", (16, 16), 60 * number).save(folder / f"{number}.png")
+    text = "0.png\ta\n1.png\tb\n2.png\ta\n"
+    config = ram_digits.get_config("smoke")
+    config.data.clutter = 0
+    return own_texts(config, folder, train=text, validation=text, test=text)
+
+
 TASKS = {
     "translation": translation,
     "captions": captioned,
@@ -82,4 +92,5 @@ TASKS = {
     "stories": stories,
     "speech": speech,
     "images": image_folder,
+    "recognition": recognition,
 }

@@ -3,7 +3,8 @@
 Modes: "step" is one training step of a translator on random tokens; "decode" is beam
 search of one batch; "tokens" is training steps on the corpus of the config; "generated"
 is one training step, on the first batch, of a task with generated data; "captions" is
-one training step of a captioner on random maps and words.
+one training step of a captioner on random maps and words; "rollout" is the steps of
+environments before an update of an agent.
 """
 
 import importlib
@@ -64,7 +65,7 @@ def make_config(spec: dict):
 
 def read_config(mode: str, spec: dict):
     """Returns the config that a mode runs."""
-    if mode in ("generated", "captions"):
+    if "config" in spec:
         return configuration.read(spec["config"], spec["overrides"])
     return make_config(spec)
 
@@ -175,6 +176,21 @@ def decoding(task, spec: dict):
     return step, sum(x.size for x in jax.tree.leaves(params))
 
 
+def acting(task):
+    """Returns a function that runs environments, and the number of parameters."""
+    state = jax.jit(task.objective.init)(jax.random.key(0))
+    rollout, running = jax.jit(task.objective.rollout), state.extra["running"]
+    batches, indices = task.train_data(), itertools.count()
+
+    def step() -> float:
+        nonlocal running
+        seed = batches[next(indices)]["seed"]
+        steps, running = rollout(state.params, seed, running)
+        return jax.block_until_ready(steps).action.size
+
+    return step, sum(x.size for x in jax.tree.leaves(state.params))
+
+
 def build(mode: str, spec: dict):
     """Returns the step of the mode, the facts about it, and no warm-up."""
     config = read_config(mode, spec)
@@ -200,6 +216,8 @@ def build(mode: str, spec: dict):
 
     elif mode == "decode":
         step, info["parameters"] = decoding(config.task(config, stand_in(config)), spec)
+    elif mode == "rollout":
+        step, info["parameters"] = acting(config.task(config, None))
     else:
         assets = stand_in(config)
         if spec.get("prepares"):

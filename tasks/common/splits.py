@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from base import storage
 from base.errors import UserError, counted
 
 EVALUATION_SPLITS = ("validation", "test")
@@ -35,18 +34,18 @@ def held_out_rng(split: str, *key: int) -> np.random.Generator:
 
 def read_splits(
     files: Mapping[str, str],
-    parse: Callable[[str, str], list[_Example]],
+    read: Callable[[Path, str], list[_Example]],
     content: str,
     *,
     unit: str = "example",
     shuffle: bool = False,
     taken: Sequence[str] = EVALUATION_SPLITS,
 ) -> dict[str, list[_Example]]:
-    """Reads a user's text files.
+    """Reads a user's files.
 
     Args:
-        files: path of each split's file, "" for none.
-        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+        files: path of each split's file or folder, "" for none.
+        read: `read(path, name)` returns the examples of a file; `name` is for errors.
         content: what a file must have, for errors.
         unit: name of an example, for errors.
         shuffle: whether to change the order of the training examples first, always in
@@ -64,14 +63,7 @@ def read_splits(
     for split in SPLITS:
         if files[split]:
             name = f"config.data.files.{split}: {files[split]}"
-            try:
-                text = storage.read_text(Path(files[split]))
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "not text in UTF-8"
-                raise UserError(f"{name}: {reason}") from None
-            if not text.strip():
-                raise UserError(f"{name} is empty")
-            splits[split] = parse(text, name)
+            splits[split] = read(Path(files[split]), name)
             parts = [split, *(x for x in taken if split == "train" and not files[x])]
             if (count := len(splits[split])) < len(parts):
                 raise UserError(

@@ -135,6 +135,59 @@ class UserFiles:
         return stat.st_size, stat.st_mtime_ns, digest, ""
 
 
+def read_text(path: Path, name: str) -> str:
+    """Returns the text of a file that has a `name` in errors.
+
+    Raises:
+        UserError: if the file cannot be read, is empty, or is not text in UTF-8.
+    """
+    try:
+        text = storage.read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise UserError(f"{name}: {reason}") from None
+    if not text.strip():
+        raise UserError(f"{name} is empty")
+    return text
+
+
+def read_list(
+    path: Path, name: str, plain: Callable[[str], str], files: UserFiles
+) -> list[tuple[Path, str]]:
+    """Reads a list of files: lines of a path, a tab and a text.
+
+    Relative paths start from the folder of the list.
+
+    Args:
+        path: path of the list.
+        name: name of the list, for errors.
+        plain: the form of a text that is returned; must not be empty.
+        files: those that are left out.
+
+    Raises:
+        UserError: for a file that is missing or damaged, or a line without path and
+            text.
+    """
+    entries = []
+    for number, line in enumerate(storage.lines(read_text(path, name), name), 1):
+        if not line.strip():
+            continue
+        first, _, text = line.partition("\t")
+        if not (first.strip() and plain(text)) or "\t" in text:
+            raise UserError(f"{name}, line {number}: must be a path, a tab and a text")
+        file = path.parent / first.strip()
+        if not files.uses(file):
+            continue
+        if not storage.is_file(file, str(file)):
+            raise UserError(f"{name}, line {number}: no file {file}")
+        entries.append((file, plain(text)))
+    files.check([file for file, _ in entries], name)
+    entries = [entry for entry in entries if files.uses(entry[0])]
+    if not entries:
+        raise UserError(f"{name}: all files are left out")
+    return entries
+
+
 def _is_current(path: Path, finding: _Finding | None) -> bool:
     stat = path.stat()
     return finding is not None and finding[:2] == (stat.st_size, stat.st_mtime_ns)

@@ -11,25 +11,18 @@ Axes: B images of a batch; N images of a data set; I = J rows and columns of an 
 """
 
 import dataclasses
-import functools
-import sys
-from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from base import storage
-from base.errors import UserError
 from tasks.captioning import drawings
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
-from tasks.common.images import SUFFIXES, Photos, image_files
-from tasks.common.text import normal
+from tasks.common.images import Photos, image_files, load, read_classes
 from tasks.common.user_files import UserFiles
 
 SOURCES = ("openmoji", "corners", "folder")
 _SHIFT_PART = 16  # the maximum shift is 1/16 of a side
-_MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
 
 
 class LabelledImages(NamedTuple):
@@ -69,70 +62,19 @@ def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
 def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledImages:
     """Reads a folder with one subfolder of images per class.
 
-    Files that an operating system leaves beside images are ignored.
-
     Args:
         path: path of the folder; the classes are named after its subfolders.
         size: I; images are scaled and cropped to a square of this side.
         files: those that are left out; by default none are.
 
     Raises:
-        UserError: if there are no classes, a class has no images, or an image cannot
-            be read.
+        UserError: see `tasks.common.images.read_classes`.
     """
-    try:
-        entries = _entries(path)
-        folders = {p: _entries(p) for p in entries if p.is_dir()}
-    except (FileNotFoundError, NotADirectoryError):
-        folders = {}
-    except OSError as error:
-        raise UserError(
-            f"config.data.folder is {str(path)!r}: {error.filename or path}: "
-            f"{error.strerror}"
-        ) from None
-    classes = sorted(p for p in folders if not p.name.startswith("."))
-    if not classes:
-        accepted = "must be a folder of folders of images, one per class"
-        raise UserError(f"config.data.folder is {str(path)!r}: {accepted}")
-    files = files or image_files()
-    every = [(p, label) for label, x in enumerate(classes) for p in folders[x]]
-    images = [(p, x) for p, x in every if p.suffix.lower() in SUFFIXES]
-    others = len(every) - len(images)
-    used = [p for p, _ in images if files.uses(p)]
-    files.check(used, f"config.data.folder is {str(path)!r}")
-    images = [(p, label) for p, label in images if files.uses(p)]
-    paths, labels = [p for p, _ in images], [label for _, label in images]
-    filled = set(labels)
-    for label, subfolder in enumerate(classes):
-        if label not in filled:
-            raise UserError(f"{subfolder} has no images ({', '.join(SUFFIXES)})")
-    rules = {
-        f"in class folders with another suffix than {', '.join(SUFFIXES)}": others,
-        "not in a class folder": sum(not p.is_dir() for p in entries),
-        "hidden folders": len(folders) - len(classes),
-    }
-    left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
-    names = tuple(normal(subfolder.name) for subfolder in classes)
-    if len(set(names)) < len(names):
-        (name, _), *_ = Counter(names).most_common(1)
-        raise UserError(f"{path} has several folders of the class {name!r}")
-    values: Any = Photos(paths, size)
-    if 3 * size**2 * len(values) <= _MAX_BYTES:
-        values = values[:]
-    _say(
-        f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
-        + f"; left out: {left_out}" * bool(left_out)
-    )
-    return LabelledImages(values, np.array(labels, np.int32), names, paths=tuple(paths))
-
-
-def _entries(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if not storage.is_of_system(p))
-
-
-@functools.cache  # a run reads the folder twice
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    name = f"config.data.folder is {str(path)!r}"
+    paths, classes = zip(*read_classes(path, name, files or image_files()), strict=True)
+    names = tuple(dict.fromkeys(classes))
+    labels = np.array([names.index(x) for x in classes], np.int32)
+    return LabelledImages(load(paths, size), labels, names, paths=paths)
 
 
 def corners(

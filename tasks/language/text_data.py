@@ -34,6 +34,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.packages import fetch
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
 from tasks.common.text import RUN, SYMBOL, fold, sentences
+from tasks.common.user_files import read_text
 from tasks.common.vocabulary import BOS, PAD, Vocabulary, train_vocabulary
 from tasks.language import agreement_data as agreement
 from tasks.speech.digits import NAMES
@@ -103,10 +104,10 @@ def _speeches() -> dict[str, Lines]:
 
 
 def _files(files: Mapping[str, str]) -> dict[str, Lines]:
-    def parse(text: str, name: str) -> Lines:
-        return normal_lines("\n".join(storage.lines(text, name)))
+    def read(path: Path, name: str) -> Lines:
+        return normal_lines("\n".join(storage.lines(read_text(path, name), name)))
 
-    return read_splits(files, parse, "a text file", unit="sentence")
+    return read_splits(files, read, "a text file", unit="sentence")
 
 
 class Texts(NamedTuple):

@@ -4,6 +4,9 @@
 *   `fashion`: 70,000 images of clothes (Xiao et al. 2017), from the Debian package
     dataset-fashion-mnist, which must be installed.
 *   `drawn`: digits in the fonts of matplotlib, turned by up to 20 degrees.
+*   `files`: a user's whole canvases, in grey; for each split, a folder with one
+    subfolder of images per class, or a list with lines of a path, a tab and the class;
+    of several objects, the classes from left to right, separated by spaces.
 
 On a canvas of the size of the images they are centred ("digits"); on a larger one their
 positions are uniform ("translated"), and patches of 8 x 8 pixels of other images may
@@ -17,19 +20,24 @@ classes of an answer; I rows and columns of a canvas.
 import dataclasses
 import functools
 import gzip
+import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, counted
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.images import Photos, load, read_classes
 from tasks.common.packages import fetch
-from tasks.common.splits import SPLITS, held_out_rng
+from tasks.common.splits import EVALUATION_SPLITS, SPLITS, held_out_rng, read_splits
+from tasks.common.text import normal
+from tasks.common.user_files import UserFiles, read_list
 
-SOURCES = ("mnist", "fashion", "drawn")
+SOURCES = ("mnist", "fashion", "drawn", "files")
 SIDE = 28  # rows and columns of an image
 _PATCH = 8  # rows and columns of a patch of clutter
 _DIGITS = tuple("0123456789")
@@ -46,6 +54,77 @@ class Objects(NamedTuple):
 
     values: np.ndarray  # uint8 [N, 28, 28]
     labels: np.ndarray  # int32 [N]
+
+
+class Canvases(NamedTuple):
+    """A user's images of one split, with the numbers of the answers."""
+
+    values: np.ndarray | Photos  # uint8 [N, I, I, 3]
+    labels: np.ndarray  # int32 [N, K]
+
+    def batch(self, chosen: np.ndarray) -> Batch:
+        """Returns images by their numbers [B], as `place` does."""
+        return {"image": grey(self.values[chosen]), "label": self.labels[chosen]}
+
+
+def grey(image: np.ndarray) -> np.ndarray:
+    """Returns the mean of the colours, uint8 [..., 1], of an image uint8 [..., 3]."""
+    return (image.sum(-1, keepdims=True, dtype=np.int32) // 3).astype(np.uint8)
+
+
+# A user's image and its classes.
+Labelled = tuple[Path, tuple[str, ...]]
+
+
+def read_files(data: ConfigDict, images: UserFiles) -> dict[str, list[Labelled]]:
+    """Returns a user's images by split; see the module's docstring.
+
+    Args:
+        data: `config.data`.
+        images: those that are left out.
+
+    Raises:
+        UserError: for a file or folder that is missing or damaged, a single class in
+            training, another one than in training, or a wrong number of objects.
+    """
+
+    def read_part(path: Path, name: str) -> list[Labelled]:
+        if os.path.isdir(path):  # False for a name that is too long
+            examples = [(p, (label,)) for p, label in read_classes(path, name, images)]
+        else:
+            entries, several = read_list(path, name, normal, images), data.objects > 1
+            examples = [(p, tuple(x.split()) if several else (x,)) for p, x in entries]
+        for file, labels in examples:
+            if not data.min_objects <= len(labels) <= data.objects:
+                raise UserError(
+                    f"{name}: {file} has {counted(len(labels), 'object')}: must have "
+                    f"config.data.min_objects={data.min_objects} to "
+                    f"config.data.objects={data.objects}"
+                )
+        return examples
+
+    content = "a folder of folders of images, or of a list of images and their classes"
+    files = data.files
+    splits = read_splits(files, read_part, content, unit="image", shuffle=True)
+    classes = classes_of(splits)
+    if len(classes) < 2:
+        raise UserError(
+            f"config.data.files.train: {files.train} has a single class, {classes[0]}: "
+            "must have two or more"
+        )
+    for split in EVALUATION_SPLITS:
+        for file, labels in splits[split]:
+            for label in set(labels) - set(classes):
+                raise UserError(
+                    f"{file} of the {split} split has the class {label!r}: must be one "
+                    f"of the training classes, {', '.join(classes)}"
+                )
+    return splits
+
+
+def classes_of(splits: Mapping[str, Sequence[Labelled]]) -> tuple[str, ...]:
+    """Returns the classes in training, in alphabetical order."""
+    return tuple(sorted({label for _, labels in splits["train"] for label in labels}))
 
 
 def names(source: str) -> tuple[str, ...]:
@@ -170,6 +249,15 @@ class Layout:
             constant_values=self.classes,
         )
 
+    def canvases(self, examples: Sequence[Labelled], names: Sequence[str]) -> Canvases:
+        """Returns images with the numbers of their answers, which are in `names`."""
+        numbers = {name: number for number, name in enumerate(names)}
+        labels = np.full((len(examples), self.outputs), self.classes, np.int32)
+        for row, (_, classes) in zip(labels, examples, strict=True):
+            row[: len(classes)] = [numbers[name] for name in classes]
+        paths = [path for path, _ in examples]
+        return Canvases(load(paths, self.side, whole=True), labels)
+
 
 def place(
     rng: np.random.Generator,
@@ -227,12 +315,16 @@ def _canvas(side: int, patches: Sequence[tuple[np.ndarray, int, int]]) -> np.nda
     return canvas
 
 
-def held_out(objects: Objects, split: str, count: int, layout: Layout) -> Batch:
+def held_out(
+    objects: Objects | Canvases, split: str, count: int, layout: Layout
+) -> Batch:
     """Returns canvases with the images of a held-out split, always the same.
 
     Each of the first `count` images is the first of a canvas; the others are drawn.
     """
     rng, count = held_out_rng(split), min(count, len(objects.labels))
+    if isinstance(objects, Canvases):
+        return objects.batch(np.arange(count))
     chosen = rng.integers(0, len(objects.labels), (count, layout.objects))
     chosen[:, 0] = np.arange(count)
     return place(rng, objects, chosen, layout)
@@ -242,10 +334,12 @@ def held_out(objects: Objects, split: str, count: int, layout: Layout) -> Batch:
 class RecognitionBatches(EndlessBatches):
     """Endless batches of `place`, of images drawn with replacement."""
 
-    objects: Objects
+    objects: Objects | Canvases
     layout: Layout
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         shape = (self.batch_size, self.layout.objects)
         chosen = rng.integers(0, len(self.objects.labels), shape)
+        if isinstance(self.objects, Canvases):
+            return self.objects.batch(chosen[rows, 0])
         return place(rng, self.objects, chosen, self.layout, rows)

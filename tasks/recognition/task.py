@@ -15,10 +15,11 @@ that draw locations sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
 Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answer.
 """
 
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +28,15 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.glimpses import patch_box
+from base import asset_files, storage
 from base.errors import FieldError, UserError
-from base.fields import Fields, ordered
+from base.fields import Fields, Files, ordered, unread
 from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
 from base.records import DrawRecord, GlimpseRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
-from tasks.common.images import read_image
+from tasks.common import user_files
+from tasks.common.images import image_files, read_image
 from tasks.recognition import data as recognition
 from tasks.recognition.data import RecognitionBatches
 from training import checks, reinforce
@@ -46,10 +49,19 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 _DIM = 0.25  # brightness of a pixel outside of all patches
 
 
+class Assets(NamedTuple):
+    """Names of the classes, and a function that returns the images by split."""
+
+    names: tuple[str, ...]
+    read: Callable[[], dict[str, Any]]
+
+
 class RecognitionData(Fields):
     """`config.data`: images on canvases."""
 
     source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"  # images of digits
+    files: Files = Files()
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     # Rows and columns of a canvas.
     side: Annotated[int, Range(recognition.SIDE, 1000, whole=True)] = recognition.SIDE
     clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
@@ -60,6 +72,13 @@ class RecognitionData(Fields):
 
     def __post_init__(self):
         ordered(self, "min_objects", "objects", "data")
+        if self.source == "files":
+            for name, value in ("clutter", 0), ("answer", "objects"):
+                if (given := getattr(self, name)) != value:
+                    accepted = f"{value} with config.data.source=files"
+                    raise FieldError(name, given, accepted)
+            return
+        unread("files", self.files, "config.data.source=files")
         room = self.side // recognition.SIDE
         if self.objects > room:
             accepted = f"at most {room} for data.side={self.side}"
@@ -89,20 +108,32 @@ class Recognition(Task):
     figure_name = "glimpses"
 
     @classmethod
-    def prepare(
-        cls, config: ConfigDict, workdir: Path, *, training: bool
-    ) -> dict[str, recognition.Objects]:
-        """Returns the images by split, which no run changes; see `Task`."""
-        return recognition.read(config.data.source)
+    def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
+        """Reads a user's images, and writes their classes in training; see `Task`."""
+        data, folder = config.data, Path(workdir) / "assets"
+        if data.source != "files":
+            read = functools.partial(recognition.read, data.source)
+            if training:
+                read()  # raises the error of a missing package
+            return Assets(recognition.names(data.source), read)
+        path, left_out = folder / "classes.txt", user_files.left_out(folder, training)
+        images = image_files(data.damaged, left_out)
+        read = functools.cache(functools.partial(recognition.read_files, data, images))
+        if training:
+            splits = read()
+            asset_files.write(path, "\n".join(recognition.classes_of(splits)) + "\n")
+            images.write(
+                folder, ((p, x, *labels) for x in splits for p, labels in splits[x])
+            )
+        with asset_files.reading(path):
+            names = storage.lines(path.read_text("utf-8"), str(path))
+        return Assets(tuple(names), read)
 
-    def __init__(
-        self,
-        config: ConfigDict,
-        assets: dict[str, recognition.Objects],
-    ):
+    def __init__(self, config: ConfigDict, assets: Assets):
         """Builds the model and the objective; see `Task`."""
-        self.config, self.objects = config, assets
-        data, self.names = config.data, recognition.names(config.data.source)
+        self.config, data = config, config.data
+        self.names, self._read = assets
+        self.objects = functools.cache(self._objects)
         self.layout = recognition.Layout(
             side=data.side,
             clutter=data.clutter,
@@ -119,6 +150,16 @@ class Recognition(Task):
         )
         self.objective = Supervised(self._init, self.loss, make_optimizer(config))
 
+    def _objects(self, split: str) -> Any:
+        """The images of a split, read on first use."""
+        splits = self._read()
+        if self.config.data.source != "files":
+            return splits[split]
+        if recognition.classes_of(splits) != self.names:
+            files = self.config.data.files.train
+            raise UserError(f"the classes of {files} differ from those of the run")
+        return self.layout.canvases(splits[split], self.names)
+
     def _init(self, rng: jax.Array) -> Any:
         side = self.config.data.side
         rngs = {"params": rng, "glimpse": rng}
@@ -128,7 +169,7 @@ class Recognition(Task):
     def train_data(self) -> RecognitionBatches:
         """Returns the training batches."""
         return RecognitionBatches(
-            self.objects["train"],
+            self.objects("train"),
             self.layout,
             batch_size=self.config.data.batch_size,
             seed=self.config.seed,
@@ -174,7 +215,7 @@ class Recognition(Task):
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
         """Returns images of the split; see `Task`."""
         count = self.config.evaluation.images
-        objects = self.objects[split]
+        objects = self.objects(split)
         rows = recognition.held_out(objects, split, count, self.layout)
         return {split: Stacked(rows)}
 
@@ -209,13 +250,10 @@ class Recognition(Task):
         return " ".join(self.names[label] for label in before)
 
     def parse(self, line: str, options: NoOptions) -> Any:
-        """Returns the image of a file, scaled and cropped to the canvas, in grey."""
-        path, side = Path(line), self.config.data.side
-        if not path.is_file():
-            raise UserError(f"{line} is not a file: must be the path of an image")
-        image = read_image(path, side).mean(-1, keepdims=True)
-        label = np.zeros(self.layout.outputs, np.int32)
-        return {"image": image.astype(np.uint8), "label": label}
+        """Returns the image of a file, scaled to the canvas and padded, in grey."""
+        side = self.config.data.side
+        image = recognition.grey(read_image(Path(line), side, whole=True))
+        return {"image": image, "label": np.zeros(self.layout.outputs, np.int32)}
 
     def show(self, example: Any, answer: Any) -> Prediction:
         """Returns the answers and their log-probability, in nats."""

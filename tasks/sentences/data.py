@@ -31,6 +31,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad, take
 from tasks.common.packages import fetch
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
 from tasks.common.text import normal as normal_form
+from tasks.common.user_files import read_text
 from tasks.common.vocabulary import EOS, PAD, Words, by_frequency
 from tasks.language.text_data import normal_lines
 from tasks.sentences import entailment
@@ -102,7 +103,7 @@ def _reviews() -> dict[str, list[Example]]:
 
 
 def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
-    splits = read_splits(files, _parse_file, _CONTENT, shuffle=True, unit="line")
+    splits = read_splits(files, _read_file, _CONTENT, shuffle=True, unit="line")
     if len({label for label, *_ in splits["train"]}) < 2:
         raise UserError(
             f"config.data.files.train: {files['train']} has a single label: must have "
@@ -114,9 +115,9 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
     return splits
 
 
-def _parse_file(text: str, name: str) -> list[Example]:
+def _read_file(path: Path, name: str) -> list[Example]:
     examples = []
-    for number, line in enumerate(storage.lines(text, name), 1):
+    for number, line in enumerate(storage.lines(read_text(path, name), name), 1):
         if line.strip():
             example = parse(line, f"{name}, line {number}")
             undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority

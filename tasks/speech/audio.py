@@ -14,6 +14,7 @@ import numpy as np
 
 from base import storage
 from base.errors import UserError
+from tasks.common import user_files
 from tasks.common.splits import SPLITS
 from tasks.common.text import fold, normal
 from tasks.common.user_files import REFUSE, UserFiles
@@ -90,39 +91,9 @@ def plain(text: str) -> str:
 
 
 def read_list(path: Path, files: UserFiles | None = None) -> list[tuple[Path, str]]:
-    """Reads a list of audio files and transcripts; see the module docstring.
-
-    Raises:
-        UserError: for a file that is missing or damaged, or a line without path and
-            transcript.
-    """
+    """Reads a list of audio files and transcripts; see `user_files.read_list`."""
     files = files or UserFiles(read, "audio")
-    try:
-        text = storage.read_text(path)
-    except OSError as error:
-        raise UserError(f"transcripts {path}: {error.strerror.lower()}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"transcripts {path}: not text in UTF-8") from None
-    entries = []
-    for number, line in enumerate(storage.lines(text, f"transcripts {path}"), 1):
-        if not line.strip():
-            continue
-        name, _, text = line.partition("\t")
-        if not (name.strip() and plain(text)) or "\t" in text:
-            raise UserError(
-                f"transcripts {path}, line {number}: must be a path, a tab and a text"
-            )
-        audio = path.parent / name.strip()
-        if not files.uses(audio):
-            continue
-        if not storage.is_file(audio, str(audio)):
-            raise UserError(f"transcripts {path}, line {number}: no file {audio}")
-        entries.append((audio, plain(text)))
-    files.check([audio for audio, _ in entries], f"transcripts {path}")
-    entries = [entry for entry in entries if files.uses(entry[0])]
-    if not entries:
-        raise UserError(f"transcripts {path}: no lines")
-    return entries
+    return user_files.read_list(path, f"transcripts {path}", plain, files)
 
 
 @dataclasses.dataclass

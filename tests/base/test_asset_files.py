@@ -41,6 +41,12 @@ CHANGES = [
     ("speech", "characters", lambda x: edit(x / "train.txt", "bee", "fee")),
     ("speech", "files", lambda x: edit(x / "test.txt", "bee", "abc")),
     ("speech", "files", lambda x: recordings.write(x / "1.wav", 7)),
+    (
+        "recognition",
+        "classes",
+        lambda x: [edit(y, "\tb", "\tc") for y in x.glob("*.txt")],
+    ),
+    ("recognition", "files", lambda x: edit(x / "test.txt", "2.png\ta", "2.png\tb")),
     ("images", "classes", add_class),
     (
         "images",

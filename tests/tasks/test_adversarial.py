@@ -95,7 +95,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     assert loaded.names == ("cats", "dogs") and loaded.labels.tolist() == [0, 1]
     assert (loaded.values[0] == [255, 0, 0]).all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_MAX_BYTES", 0)
+        patch.setattr("tasks.common.images._MAX_BYTES", 0)
         later = images.folder(tmp_path, 8)
     assert isinstance(later.values, Photos) and len(later.values) == 2
     expected, batch = (

@@ -1,6 +1,7 @@
 """Data and task of recognition."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import jax
@@ -11,11 +12,12 @@ from PIL import Image
 from states import stepped, task_of
 
 from base.errors import UserError
+from configs import dram_digits
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
 from tasks.recognition.data import SIDE, Layout, Objects
 from tasks.recognition.task import rewards_to_go
-from training.task import NoOptions
+from training.task import NoOptions, create
 
 CANVAS, COUNT = 41, 23
 
@@ -207,3 +209,69 @@ def test_an_image_file_is_recognised_and_drawn(task, state, tmp_path):
     with pytest.raises(UserError, match="^nothing is not a file: must be the path of"):
         task.parse("nothing", NoOptions())
     assert Path(tmp_path / "y.png").exists()
+
+
+# --- a user's images
+
+
+def write_image(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (50, 70), value).save(path)  # 21 of 30 columns
+
+
+def own_images(config, files, **fields):
+    config.data.update({"source": "files", "clutter": 0, "side": 30, **fields})
+    config.data.files.update({split: str(path) for split, path in files.items()})
+    return config
+
+
+def test_a_folder_of_each_class_is_read_and_predicted_without_it(tmp_path):
+    for name, value in (("cat", 30), ("sea lion", 90)):
+        for number in range(7):
+            write_image(tmp_path / "data" / name / f"{number}.png", value + number)
+    config = own_images(get_config("smoke"), {"train": tmp_path / "data"})
+    task = task_of(config, tmp_path / "run")
+    assert task.names == ("cat", "sea lion") and task.layout.outputs == 1
+    parts = [task.objects(split) for split in ("train", "validation", "test")]
+    assert [len(part.labels) for part in parts] == [12, 1, 1]
+    assert len(np.unique(np.concatenate([x.values[:, 0, 9] for x in parts]))) == 14
+    assert not parts[0].values[:, :, [0, 3, -4, -1]].any()
+    batch = task.train_data()[0]
+    assert batch["image"].shape == (8, 30, 30, 1)
+    np.testing.assert_array_equal(batch["label"][:, 0], batch["image"][:, 0, 9, 0] > 60)
+    write_image(tmp_path / "x.png", 35)
+    shutil.rmtree(tmp_path / "data")
+    task = create(config, tmp_path / "run", training=False)
+    state = task.objective.init(jax.random.key(0))
+    example = task.parse(str(tmp_path / "x.png"), NoOptions())
+    (answer,) = task.answers(state, [example])
+    assert task.show(example, answer).text in task.names
+    with pytest.raises(UserError, match="data: No such file or directory"):
+        task.examples("test")
+
+
+def test_a_list_names_the_objects_from_left_to_right(tmp_path):
+    lines = {"a": "7", "b": "3 7", "c": "e\u0301  3"}  # composed in the names
+    for number, name in enumerate(lines):
+        write_image(tmp_path / "images" / f"{name}.png", 40 * number)
+    text = "".join(f"images/{x}.png\t{label}\n" for x, label in lines.items())
+    (tmp_path / "list.tsv").write_text(text, "utf-8")
+    files = dict.fromkeys(("train", "validation", "test"), tmp_path / "list.tsv")
+    config = own_images(dram_digits.get_config("smoke"), files, min_objects=1)
+    task = task_of(config, tmp_path / "run")
+    assert task.names == ("3", "7", "\u00e9")
+    batch = task.examples("test")["test"].arrays
+    np.testing.assert_array_equal(batch["label"], [[1, 3, 3], [0, 1, 3], [2, 0, 3]])
+    np.testing.assert_array_equal(batch["image"][:, 7, 11, 0], [0, 40, 80])
+    assert [task._text(x) for x in batch["label"]] == ["7", "3 7", "\u00e9 3"]
+    (tmp_path / "list.tsv").write_text(f"{text}images/a.png\t7 7 7\n", "utf-8")
+    with pytest.raises(UserError, match="a.png has 3 objects: must have .*objects=2$"):
+        create(config, tmp_path / "other", training=True)
+    (tmp_path / "list.tsv").write_text(text.replace("7", "8"), "utf-8")
+    task = create(config, tmp_path / "run", training=False)
+    with pytest.raises(UserError, match="differ from those of the run$"):
+        task.examples("test")
+    config.data.files.test = str(tmp_path / "test.tsv")
+    (tmp_path / "test.tsv").write_text("images/a.png\t5\n")
+    with pytest.raises(UserError, match="class '5': must be one of .*, 3, 8, \u00e9$"):
+        create(config, tmp_path / "other", training=True)

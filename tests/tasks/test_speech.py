@@ -227,7 +227,7 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "no lines"),
+        ("", "list.tsv is empty$"),
         ("a.wav one\n", "line 1: must be a path, a tab and a text"),
         ("a.wav\tone\ttwo\n", "line 1: must be a path, a tab and a text"),
         ("\nb.wav\tone\n", "line 2: no file "),
@@ -242,7 +242,7 @@ def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
     path.write_text(content)
     with pytest.raises(UserError, match=reason):
         audio.read_list(path)
-    with pytest.raises(UserError, match="transcripts .*none: no such file"):
+    with pytest.raises(UserError, match="transcripts .*none: No such file"):
         audio.read_list(tmp_path / "none")
 
 

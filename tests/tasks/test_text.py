@@ -249,7 +249,7 @@ def read_sentences(tmp_path, text, end):
         rows[1] = "bad\ta\tb"
     path = tmp_path / "pairs.tsv"
     path.write_bytes(end.join([*rows, ""]).encode())
-    return [x[0] for x in sentences._parse_file(path.read_bytes().decode(), "x")]
+    return [x[0] for x in sentences._read_file(path, "x")]
 
 
 def read_parallel(tmp_path, text, end):

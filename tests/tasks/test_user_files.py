@@ -95,7 +95,7 @@ def test_a_cut_image_is_refused_at_the_start(tmp_path, name):
         path = image(tmp_path / folder / name)
     assert len(images.folder(tmp_path, 8).labels) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_MAX_BYTES", 0)  # images are read on access
+        patch.setattr("tasks.common.images._MAX_BYTES", 0)  # images are read on access
         half(path)
         with pytest.raises(UserError, match=f"image .*cats/{name} cannot be read: "):
             images.folder(tmp_path, 8)
@@ -181,6 +181,7 @@ def test_decoding_many_files_shows_progress(tmp_path, monkeypatch, capsys):
         ("speech", ["1.wav"]),
         ("captions", ["4.png", "v0.png", "t8.png"]),
         ("images", ["cats/1.png", "dogs/0.png"]),
+        ("recognition", ["0.png"]),
     ],
 )
 def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
@@ -216,8 +217,10 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
         "speech": lambda: len(task.data.held_out("test")),
         "captions": lambda: len(task.data.photos("test")),
         "images": lambda: len(task.images.labels),
+        "recognition": lambda: len(task.objects("test").labels),
     }
-    assert sizes[name]() == {"speech": 2, "captions": 8, "images": 4}[name]
+    counts = {"speech": 2, "captions": 8, "images": 4, "recognition": 2}
+    assert sizes[name]() == counts[name]
     other = next(x for x in sorted(data.rglob("*2.*")) if x.suffix in (".wav", ".png"))
     half(other)  # damaged since
     with pytest.raises(UserError, match=f"{other.name} .*restore from a copy$"):

@@ -17,6 +17,7 @@ from pathlib import Path
 from base import asset_files, storage
 from base.errors import UserError, parse_json
 from tasks.common.splits import SPLITS, read_splits
+from tasks.common.user_files import read_text
 from tasks.questions.babi import moves, people, puzzles, text
 from tasks.questions.babi.encoding import Questions, Vocabulary, encode
 from tasks.questions.babi.text import Lines, Story, facts
@@ -156,12 +157,12 @@ def from_files(files: Mapping[str, str]) -> Splits:
         UserError: for a file that is missing or not in the format of `text`.
     """
 
-    def parse(content: str, name: str) -> list[Lines]:
-        stories = text.read(content, name)
+    def read(path: Path, name: str) -> list[Lines]:
+        stories = text.read(read_text(path, name), name)
         return [x for x in stories if any(line.answer for line in x)]
 
     unit, taken = "story with a question", ("validation",)
-    return {OWN_STORIES: read_splits(files, parse, _CONTENT, unit=unit, taken=taken)}
+    return {OWN_STORIES: read_splits(files, read, _CONTENT, unit=unit, taken=taken)}
 
 
 def create(stories: Splits, workdir: Path, *, joint: bool) -> Source:
