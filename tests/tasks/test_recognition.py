@@ -206,7 +206,7 @@ def test_an_image_file_is_recognised_and_drawn(task, state, tmp_path):
     prediction = task.show(example, answer)
     assert prediction.text in recognition.names("drawn") and prediction.score < 0
     assert task.draw(prediction, "x", tmp_path / "y.png") == tmp_path / "y.png"
-    with pytest.raises(UserError, match="^nothing is not a file: must be the path of"):
+    with pytest.raises(UserError, match="^image nothing: no such file"):
         task.parse("nothing", NoOptions())
     assert Path(tmp_path / "y.png").exists()
 
