@@ -21,7 +21,7 @@ from results.records import FLOORS, FOLDER, ROOT, Record
 from results.schema import Measured, Run, Table, recorded
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
-_MAX_METRICS = 4  # maximum number of metrics where a page shows selected runs
+_MAX_METRICS = 5  # maximum number of metrics where a page shows selected runs
 
 
 def tables(
