@@ -222,7 +222,7 @@ def report_rates(
     systems: Sequence[System],
     **goals: float,
 ) -> None:
-    """Measures without products of matrices; arguments as of `report_training`."""
+    """Measures rates alone; arguments as of `report_training`."""
     measured = measure(systems, args)
     report(name, args, measured, **ratios(measured, systems), **goals)
 

@@ -57,7 +57,7 @@ class Objects(NamedTuple):
 
 
 class Canvases(NamedTuple):
-    """A user's images of one split, with the numbers of the answers."""
+    """A user's images of one split, with class labels."""
 
     values: np.ndarray | Photos  # uint8 [N, I, I, 3]
     labels: np.ndarray  # int32 [N, K]
@@ -250,7 +250,7 @@ class Layout:
         )
 
     def canvases(self, examples: Sequence[Labelled], names: Sequence[str]) -> Canvases:
-        """Returns images with the numbers of their answers, which are in `names`."""
+        """Returns images, labelled by the numbers of their classes in `names`."""
         numbers = {name: number for number, name in enumerate(names)}
         labels = np.full((len(examples), self.outputs), self.classes, np.int32)
         for row, (_, classes) in zip(labels, examples, strict=True):

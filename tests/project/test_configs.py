@@ -209,6 +209,8 @@ UNREAD = {
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     # Other images than generated ones.
     "sagan": {"data.folder", "data.groups", "evaluation.size"},
+    # A user's images, tested in test_recognition.py and test_user_files.py.
+    **dict.fromkeys(("ram_digits", "dram_digits"), {"data.damaged"} | files()),
     # A user's questions, tested in test_visual_questions_task.py.
     "vqa_scenes": files("questions", "annotations", "images"),
 }
