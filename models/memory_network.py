@@ -328,14 +328,13 @@ class MemoryNetworkLanguageModel(nn.Module):
         inside = from_window(mask, text.shape[1])[these]
         for k in range(self.hops):
             # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
-            times = u @ time_a.T
-            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + times
+            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
             p = masked_softmax(scores, mask)  # [B, T, N]
             weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
             o = weights @ c + p @ time_c
             parts = None
             if detailed(self) and carry is None:  # else earlier tokens take part, too
-                bias = from_window(times, text.shape[1])[these]
+                bias = from_window(u @ time_a.T, text.shape[1])[these]
                 parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
             names = {"layer": k, "queries": "tokens", "keys": "tokens"}
             AlignmentOutput(weights[these]).record(
