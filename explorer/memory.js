@@ -185,5 +185,5 @@ const addressing = {
 // What shows how the weights of an attention are computed; null without details.
 function workingsOf(attention) {
   if (hasScores(attention)) return cellScore;
-  return hasMemory(attention) && attention.details.key ? addressing : null;
+  return hasMemory(attention) ? addressing : null;
 }

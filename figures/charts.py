@@ -34,16 +34,12 @@ def accuracies(
 
     Args:
         scores: scores by name.
-        group: what a NAME is, such as "label"; "_" in it is drawn as "-".
+        group: what a NAME is, such as "label".
         split: the split, for title and file.
         folder: folder of the file.
     """
     start = "accuracy_"
-    heights = {
-        name.removeprefix(start).replace("_", "-"): score
-        for name, score in scores.items()
-        if name.startswith(start)
-    }
+    heights = {x.removeprefix(start): scores[x] for x in scores if x.startswith(start)}
     if not heights:
         return []
     path, title = folder / f"accuracy_{split}.png", f"Accuracy by {group} ({split})"

@@ -4,7 +4,7 @@ Axes: B batch; S source positions; T target steps; H heads; Q queries; K keys; W
 vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -55,19 +55,22 @@ class AttentionReader:
         return jax.device_get(self._jit_records(params, batch))
 
     def with_records(
-        self, params: Any, inputs: Any, ranked: Sequence[Sequence[Hypothesis]]
+        self,
+        params: Any,
+        inputs: Callable[[int], dict[str, Any]],
+        ranked: Sequence[Sequence[Hypothesis]],
     ) -> list[list[Hypothesis]]:
         """Returns hypotheses, the best one of each input with its `records`.
 
         Args:
             params: the model's parameters.
-            inputs: a batch of the model without `target`, a dict of [B, ...] arrays.
-            ranked: hypotheses of the B inputs, best first.
+            inputs: `inputs(i)` -> input i as a batch of the model without `target`, a
+                dict of [1, ...] arrays.
+            ranked: hypotheses of each input, best first.
         """
         results = []
-        for row, (best, *others) in enumerate(ranked):
-            batch = jax.tree.map(lambda x, row=row: x[row : row + 1], inputs)
-            batch["target"] = _padded(best.ids)
+        for number, (best, *others) in enumerate(ranked):
+            batch = inputs(number) | {"target": _padded(best.ids)}
             records = jax.device_get(self._jit_records(params, batch))
             results.append([best._replace(records=records), *others])
         return results

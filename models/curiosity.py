@@ -14,9 +14,9 @@ of an observation that the agent can affect, and need not keep the rest. Both lo
 train them, as in the authors' code; the reward has no gradient.
 
 Differs from the paper: observations of any size, one and not four frames; the policy's
-memory is optional. Eq. 7 weighs the policy's loss by 0.1; policy and curiosity module
-share no parameter, so with Adam the weight acts as a factor of the policy's updates
-(`config.loss.policy`).
+memory is optional. Eq. 7 weighs the policy's loss by 0.1. Policy and curiosity module
+share no parameter, so with Adam such a factor would have no effect; here it scales the
+policy's updates (`config.loss.policy`).
 
 Axes: B batch; I, J rows and columns, C channels of an observation; D width of the
 features; A actions.

@@ -134,18 +134,22 @@ class MultiHeadAttention(nn.Module):
         return self.scores.parts(query, key)
 
 
-def check_heads(features: int, heads: int, *, rotary: bool) -> None:
-    """Raises a FieldError unless `heads` divides `d_model`, into even widths if rotary.
+def check_heads(d_model: int, heads: int, *, rotary: bool) -> None:
+    """Checks the number of heads.
 
     Args:
-        features: `d_model`.
+        d_model: width of queries, keys and values of all heads.
         heads: number of heads.
         rotary: whether positions are rotary.
+
+    Raises:
+        FieldError: if `heads` does not divide `d_model`, or into odd widths with rotary
+            positions.
     """
-    if features % heads:
-        raise FieldError("heads", heads, f"a divisor of d_model, which is {features}")
-    if rotary and features // heads % 2:
-        accepted = f"of even width with rotary positions; d_model is {features}"
+    if d_model % heads:
+        raise FieldError("heads", heads, f"a divisor of d_model, which is {d_model}")
+    if rotary and d_model // heads % 2:
+        accepted = f"of even width with rotary positions; d_model is {d_model}"
         raise FieldError("heads", heads, accepted)
 
 

@@ -40,7 +40,8 @@ class BatchNorm(nn.Module):
 
     `nn.BatchNorm` normalises; it has neither classes nor a decay that grows from 0.1.
     With a constant decay, the first steps of a short training dominate its moving
-    statistics.
+    statistics. Batch statistics are averaged over the axis of
+    `base.devices.data_axis`, if there is one.
 
     Attributes:
         classes: Y; 0 for a single scale and bias.

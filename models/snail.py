@@ -184,8 +184,8 @@ class Snail(nn.Module):
     """Stack of temporal convolutions and attention blocks.
 
     The output at a step depends on the input up to this step. The same parameters
-    read any number of steps up to `length`; the convolutions of a block reach at least
-    so many steps back.
+    read any number of steps up to `length`; the convolutions of a block reach all of
+    them.
 
     Attributes:
         length: T, maximum number of steps.

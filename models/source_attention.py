@@ -36,8 +36,8 @@ class AttendedSource(NamedTuple):
 
     keys: jax.Array  # [B, S, F]
     mask: jax.Array  # [B, 1, S] bool, False at padding
-    score: dict[str, jax.Array]  # parameters of the score
-    position: dict[str, jax.Array]  # parameters of local-p; else empty
+    score_parameters: dict[str, jax.Array]
+    align_parameters: dict[str, jax.Array]  # of local-p; else empty
     soft: jax.Array | None  # bool scalar; see `Alignment.align`
 
 
@@ -107,8 +107,8 @@ class SourceAttention(nn.Module):
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
-            score=self._parameters(memory.annotations),
-            position=self.align.parameters(self.width),
+            score_parameters=self._parameters(memory.annotations),
+            align_parameters=self.align.parameters(self.width),
             soft=soft,
         )
 
@@ -127,9 +127,11 @@ class SourceAttention(nn.Module):
             previous: [B, R, S], the previous step's weights, for a location-aware
                 score; None for other scores.
         """
-        query = self.function.project_query(query, **source.score)
-        extra = {} if previous is None else {"previous": previous}
-        return self.function.compare(query, source.keys, **source.score, **extra)
+        parameters = source.score_parameters
+        query = self.function.project_query(query, **parameters)
+        if previous is not None:
+            parameters = parameters | {"previous": previous}
+        return self.function.compare(query, source.keys, **parameters)
 
     @nn.nowrap
     def weigh(
@@ -153,7 +155,7 @@ class SourceAttention(nn.Module):
             Weights [B, R, S] and the alignment's other results [B, R].
         """
         aligned = self.align.align(
-            source.position,
+            source.align_parameters,
             scores,
             query=query,
             time=time,

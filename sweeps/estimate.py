@@ -25,9 +25,8 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     assets: dict[tuple, Any] = {}  # of trials that have the same
     for trial in plan.trials:
         config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
-        # Choices of the model decide about inputs: an encoder may need feature maps.
-        choices = [x for x in config.model.to_dict().values() if isinstance(x, str)]
-        key = config.task, config.seed, str(config.data), *choices
+        encoder = config.model.get("encoder")  # which may need feature maps
+        key = config.task, config.seed, str(config.data), encoder
         if key not in assets:
             with tempfile.TemporaryDirectory() as folder:
                 workdir = Path(folder)

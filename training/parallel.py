@@ -20,11 +20,11 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-from base.devices import DATA, data_axis
+from base.devices import data_axis
 from base.errors import UserError
 from training import sharding
 from training.cluster import job
-from training.sharding import AXES, FSDP, TENSOR
+from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
 def psum(tree: Any) -> Any:

@@ -27,7 +27,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-DATA, FSDP, TENSOR = "data", "fsdp", "tensor"
+from base.devices import DATA
+
+FSDP, TENSOR = "fsdp", "tensor"
 AXES = (DATA, FSDP, TENSOR)
 
 # (pattern of paths, mesh axis of each axis of the parameter). A "*" in a pattern

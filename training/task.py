@@ -126,6 +126,8 @@ class Task(abc.ABC):
             arrays may have different shapes.
         needs_figures: whether predictions are images, so that predict.py requires
             `--figures`.
+        search: the configured search, a `generation.search.Search`; None for a task
+            that searches for no output.
         objective: the training objective; set by `__init__`.
     """
 
@@ -138,6 +140,7 @@ class Task(abc.ABC):
     batch_size: ClassVar[int] = 100
     one_by_one: ClassVar[bool] = True
     needs_figures: ClassVar[bool] = False
+    search: Any = None
     objective: Objective
 
     @classmethod
@@ -277,7 +280,7 @@ class Task(abc.ABC):
         raise UserError(f"the task {type(self).__name__} does not predict")
 
     def check_options(self, options: Any) -> None:
-        """Checks options that depend on the config; none by default.
+        """Checks options that depend on the config; by default those of `search`.
 
         Args:
             options: an instance of `Options`.
@@ -285,7 +288,8 @@ class Task(abc.ABC):
         Raises:
             FieldError: for an option that is out of range.
         """
-        del options
+        if self.search is not None:
+            options.search(self.search)
 
     def unusual(self, example: Any, answer: Any) -> Sequence[str]:
         """Returns warnings about an input line, such as "has 70 words"."""

@@ -211,4 +211,10 @@ class Adding(Task):
         path = folder / f"estimates_{split}.png"
         estimates = target + self._errors(evaluation, first)
         paths = [charts.estimates(target, estimates, TOLERANCE, title=title, path=path)]
-        return paths + charts.accuracies(scores, "number of steps", split, folder)
+        start = "accuracy_"
+        by_length = {  # such as accuracy_50_59
+            start + name.removeprefix(start).replace("_", "-"): score
+            for name, score in scores.items()
+            if name.startswith(start)
+        }
+        return paths + charts.accuracies(by_length, "number of steps", split, folder)

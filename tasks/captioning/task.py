@@ -271,9 +271,12 @@ class Captioning(Task):
         ranked = self.generator.generate(
             state.params, batches, search, keep_weights=attends
         )
-        if attention and examples:
-            inputs = {"source": self.data.inputs([x.image for x in examples])}
-            ranked = self.attention.with_records(state.params, inputs, ranked)
+        if attention:
+            ranked = self.attention.with_records(
+                state.params,
+                lambda i: {"source": self.data.inputs([examples[i].image])},
+                ranked,
+            )
         predictions = []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [self._prediction(example, each) for each in hypotheses]

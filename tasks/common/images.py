@@ -94,7 +94,10 @@ class Photos(Sequence):
 def load(
     paths: Sequence[Path], size: int, *, whole: bool = False
 ) -> np.ndarray | Photos:
-    """Returns images [N, size, size, 3], read on access if they take over 1 GB."""
+    """Returns images, uint8 [N, size, size, 3], read on access if they exceed 1 GB.
+
+    For the arguments see `Photos`.
+    """
     photos = Photos(paths, size, whole=whole)
     return photos[:] if 3 * size**2 * len(paths) <= _MAX_BYTES else photos
 

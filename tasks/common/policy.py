@@ -224,7 +224,8 @@ class PolicyGradient(Objective):
             optimizer: receives the gradient of the mean over steps.
             weights: `config.loss`.
             horizon: T.
-            environments: B if environments go on from update to update; else 0.
+            environments: B if environments go on from update to update, which needs
+                `config.parallel` "jit"; else 0.
             auxiliary: another reward and loss.
         """
         self.environment, self.policy, self.optimizer = environment, policy, optimizer

@@ -88,14 +88,34 @@ class UserFiles:
 
         `examples` are those in use: a path that was checked, and other values.
         """
-        digest = hashlib.sha256()
-        for path, *values in examples:
-            digest.update(f"{json.dumps([self._digests[path], *values])}\n".encode())
-        content = {"sha256": digest.hexdigest(), "left_out": sorted(self._left_out)}
+        content = {
+            "sha256": self._digest(examples),
+            "left_out": sorted(self._left_out),
+        }
         asset_files.write(assets / _ASSET, json.dumps(content, indent=1) + "\n")
         if count := len(self._left_out):
             line = f"data: {count:,} damaged files left out, see {assets / _ASSET}"
             print(line, file=sys.stderr)
+
+    def require(self, assets: Path, examples: Iterable[tuple[Any, ...]]) -> None:
+        """Checks that examples are those of which `write` wrote the asset.
+
+        Raises:
+            UserError: if they differ, or the asset cannot be read.
+        """
+        path = assets / _ASSET
+        with asset_files.reading(path):
+            expected = parse_json(path.read_bytes())["sha256"]
+        if self._digest(examples) != expected:
+            raise UserError(
+                f"the data are not those that {path} was made from: restore them"
+            )
+
+    def _digest(self, examples: Iterable[tuple[Any, ...]]) -> str:
+        digest = hashlib.sha256()
+        for path, *values in examples:
+            digest.update(f"{json.dumps([self._digests[path], *values])}\n".encode())
+        return digest.hexdigest()
 
     def _find(self, paths: list[Path], name: str) -> dict[Path, _Finding]:
         key = storage.sha256(f"{self.kind} {os.path.abspath(name)}".encode())[:16]
@@ -161,12 +181,15 @@ def read_list(
     Args:
         path: path of the list.
         name: name of the list, for errors.
-        plain: the form of a text that is returned; must not be empty.
+        plain: the form of a text that is returned.
         files: those that are left out.
 
+    Returns:
+        Path and text of each line.
+
     Raises:
-        UserError: for a file that is missing or damaged, or a line without path and
-            text.
+        UserError: for a list that is empty, a file that is missing or damaged, a line
+            without a path or with an empty text, or if all files are left out.
     """
     entries = []
     for number, line in enumerate(storage.lines(read_text(path, name), name), 1):

@@ -38,6 +38,7 @@ from tasks.common.splits import SPLITS, held_out_rng
 
 SOURCES = ("matplotlib", "noto", "folder")
 SIDE = 28  # I
+IMAGES = (*SUFFIXES, ".tif", ".tiff")  # the last two are refused, not left out
 _EXAMPLES = 20  # E of printed letters, as in Omniglot
 _LETTERS = range(10, 41)  # numbers of letters of a script; the first ones are taken
 _DIFFERENT = 0.9  # maximum correlation of two classes
@@ -248,7 +249,7 @@ def class_folders(folder: Path) -> dict[Path, list[Path]]:
         UserError: if `folder` cannot be read.
     """
     try:
-        files = sorted(x for x in folder.rglob("*") if x.suffix.lower() in SUFFIXES)
+        files = sorted(x for x in folder.rglob("*") if x.suffix.lower() in IMAGES)
     except (OSError, ValueError) as error:  # a long name, or a NUL in it
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"folder {one_line(str(folder))}: {reason}") from None

@@ -207,8 +207,11 @@ class Pointing(Task):
             raise UserError(f"config.model.{error}") from error
         if not attention:
             return ranked
-        inputs = {name: batch[name] for name in ("inputs", "lengths")}
-        return self.attention.with_records(state.params, inputs, ranked)
+        return self.attention.with_records(
+            state.params,
+            lambda i: {name: batch[name][i : i + 1] for name in ("inputs", "lengths")},
+            ranked,
+        )
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns the metrics of `tasks.pointing.metrics.pointing_scores`.

@@ -354,9 +354,10 @@ def _with_last(maps: AttentionMap, weights: np.ndarray) -> AttentionMap:
     """Attention whose last key has the weights [1, K] of several keys."""
     new, details, last = maps.weights.copy(), maps.details, maps.weights[..., -1]
     new[..., -1] = weights
-    if details is not None:  # the exponentials of their scores add up
-        bias = details.bias.copy()
-        bias[..., -1] += np.log(weights / np.maximum(last, 1e-37)).T
+    if details is not None:  # in a softmax, the exponentials of their scores add up
+        bias, soft = details.bias.copy(), (weights > 0) & (last > 0)
+        ratio = np.divide(weights, last, out=np.ones_like(last), where=soft)
+        bias[..., -1] += np.log(ratio).T
         details = details.replace(bias=bias)
     return maps._replace(weights=new, details=details)
 

@@ -47,6 +47,7 @@ _CLOTHES = (
 _FASHION = Path("/usr/share/datasets/fashion-mnist")
 _COUNTS = {"train": 3600, "validation": 400, "test": 1000}  # of mnist and drawn
 _MAX_DEGREES = 20.0  # of drawn digits
+_READ = 256  # images of a user that are in memory in colour
 
 
 class Objects(NamedTuple):
@@ -198,12 +199,12 @@ def _drawn(count: int) -> Objects:
     folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
     fonts = sorted(folder.glob("DejaVu*.ttf"))
     fonts = [path for path in fonts if "Display" not in path.name]
-    load = functools.cache(lambda path, size: ImageFont.truetype(str(path), size))
+    font_of = functools.cache(lambda path, size: ImageFont.truetype(str(path), size))
     rng, values = np.random.default_rng(1), np.zeros((count, SIDE, SIDE), np.uint8)
     labels = np.zeros(count, np.int32)
     for n, value in enumerate(values):
         labels[n] = label = rng.integers(10)
-        font = load(fonts[rng.integers(len(fonts))], int(rng.integers(18, 25)))
+        font = font_of(fonts[rng.integers(len(fonts))], int(rng.integers(18, 25)))
         image = Image.new("L", (SIDE, SIDE))
         middle = SIDE / 2 + rng.uniform(-2, 2, 2)
         ImageDraw.Draw(image).text(middle, str(label), fill=255, font=font, anchor="mm")
@@ -324,7 +325,11 @@ def held_out(
     """
     rng, count = held_out_rng(split), min(count, len(objects.labels))
     if isinstance(objects, Canvases):
-        return objects.batch(np.arange(count))
+        parts = [
+            objects.batch(np.arange(start, min(start + _READ, count)))
+            for start in range(0, count, _READ)
+        ]
+        return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
     chosen = rng.integers(0, len(objects.labels), (count, layout.objects))
     chosen[:, 0] = np.arange(count)
     return place(rng, objects, chosen, layout)

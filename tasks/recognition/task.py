@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 
 from attention.glimpses import patch_box
 from base import asset_files, storage
-from base.errors import FieldError, UserError
+from base.errors import FieldError
 from base.fields import Fields, Files, ordered, unread
 from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
 from base.records import DrawRecord, GlimpseRecord, records_of
@@ -118,16 +118,20 @@ class Recognition(Task):
             return Assets(recognition.names(data.source), read)
         path, left_out = folder / "classes.txt", user_files.left_out(folder, training)
         images = image_files(data.damaged, left_out)
-        read = functools.cache(functools.partial(recognition.read_files, data, images))
+
+        @functools.cache
+        def read_files() -> dict[str, list[recognition.Labelled]]:
+            splits = recognition.read_files(data, images)
+            use = images.write if training else images.require
+            use(folder, ((p, x, *labels) for x in splits for p, labels in splits[x]))
+            return splits
+
         if training:
-            splits = read()
-            asset_files.write(path, "\n".join(recognition.classes_of(splits)) + "\n")
-            images.write(
-                folder, ((p, x, *labels) for x in splits for p, labels in splits[x])
-            )
+            names = recognition.classes_of(read_files())
+            asset_files.write(path, "\n".join(names) + "\n")
         with asset_files.reading(path):
             names = storage.lines(path.read_text("utf-8"), str(path))
-        return Assets(tuple(names), read)
+        return Assets(tuple(names), read_files)
 
     def __init__(self, config: ConfigDict, assets: Assets):
         """Builds the model and the objective; see `Task`."""
@@ -155,9 +159,6 @@ class Recognition(Task):
         splits = self._read()
         if self.config.data.source != "files":
             return splits[split]
-        if recognition.classes_of(splits) != self.names:
-            files = self.config.data.files.train
-            raise UserError(f"the classes of {files} differ from those of the run")
         return self.layout.canvases(splits[split], self.names)
 
     def _init(self, rng: jax.Array) -> Any:

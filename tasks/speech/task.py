@@ -202,9 +202,10 @@ class Listening(Task):
         )
         if rescored is not None:
             ranked = rescored.rank(ranked, characters.decode)
-        if attention and examples:
-            inputs = {"source": self._source(examples)}
-            ranked = self.attention.with_records(state.params, inputs, ranked)
+        if attention:
+            ranked = self.attention.with_records(
+                state.params, lambda i: {"source": self._source([examples[i]])}, ranked
+            )
         frames, predictions = self._frames(state.params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [

@@ -191,9 +191,8 @@ def test_an_image_is_classified_by_a_folder_and_drawn(task, state, tmp_path):
     assert Image.open(path).size[0] > 100
     with pytest.raises(UserError, match="^has 1 parts: must be a folder of folders"):
         task.parse("nothing", NoOptions())
-    for name in ("a" * 300, "a\0b"):
-        with pytest.raises(UserError, match="^folder 'a|has 0 folders"):
-            task.parse(f"{name}\tx.png", NoOptions())
+    with pytest.raises(UserError, match="^folder 'a"):
+        task.parse(f"{'a' * 300}\tx.png", NoOptions())
     folder = line.split("\t")[0]
     with pytest.raises(UserError, match="has 0 folders with up to 0 images: must have"):
         task.parse(
