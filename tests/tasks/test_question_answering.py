@@ -15,6 +15,7 @@ from base.errors import UserError
 from configs import memory_network_qa
 from figures import attention as figures_attention
 from tasks.questions import metrics as answers
+from tasks.questions import task as question_task
 from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.text import Line
@@ -170,6 +171,10 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
     assert len(each.keys) == 3 and each.keys[2] == "(empty slots)"
     np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose(weights_of(each.details), each.weights, atol=1e-5)
+    hard = each._replace(weights=np.zeros_like(each.weights))  # on other statements
+    with np.errstate(all="raise"):
+        merged = question_task._with_last(hard, hard.weights[..., -1])
+    np.testing.assert_array_equal(merged.details.bias, each.details.bias)
 
 
 def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(

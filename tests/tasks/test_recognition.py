@@ -239,7 +239,14 @@ def test_a_folder_of_each_class_is_read_and_predicted_without_it(tmp_path):
     batch = task.train_data()[0]
     assert batch["image"].shape == (8, 30, 30, 1)
     np.testing.assert_array_equal(batch["label"][:, 0], batch["image"][:, 0, 9, 0] > 60)
+    again = create(config, tmp_path / "run", training=False).examples("test")["test"]
+    np.testing.assert_array_equal(again.arrays["label"], parts[2].labels)
     write_image(tmp_path / "x.png", 35)
+    # Another draw of the splits would test on images of the training.
+    write_image(tmp_path / "data/cat/7.png", 37)
+    changed = create(config, tmp_path / "run", training=False)
+    with pytest.raises(UserError, match="^the data are not those that .*files.json"):
+        changed.examples("test")
     shutil.rmtree(tmp_path / "data")
     task = create(config, tmp_path / "run", training=False)
     state = task.objective.init(jax.random.key(0))
@@ -269,7 +276,7 @@ def test_a_list_names_the_objects_from_left_to_right(tmp_path):
         create(config, tmp_path / "other", training=True)
     (tmp_path / "list.tsv").write_text(text.replace("7", "8"), "utf-8")
     task = create(config, tmp_path / "run", training=False)
-    with pytest.raises(UserError, match="differ from those of the run$"):
+    with pytest.raises(UserError, match="^the data are not those that .*files.json"):
         task.examples("test")
     config.data.files.test = str(tmp_path / "test.tsv")
     (tmp_path / "test.tsv").write_text("images/a.png\t5\n")
