@@ -229,6 +229,9 @@ def scaled_multiplicative_scores(
     return _scaled_dot(query, key)
 
 
+_SMALL = 2**23  # elements of a hidden layer; larger ones are not formed
+
+
 def _additive(
     query: jax.Array,
     key: jax.Array,
@@ -239,7 +242,7 @@ def _additive(
 ) -> jax.Array:
     """sum_a v_a f(query_a + key_a + location_a) of projected queries and keys."""
     hidden = f(query[..., :, None, :] + key[..., None, :, :] + location)
-    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
+    if v.ndim == 1 and hidden.size <= _SMALL:
         return hidden @ v
     # A product and a sum, which XLA fuses with f instead of forming `hidden`.
     return jnp.sum(hidden * v[..., None, None, :], axis=-1)

@@ -56,6 +56,14 @@ def test_additive_keeps_no_hidden_layer_for_the_backward_pass(draw):
     assert max_size < B * H * Q * K * A
 
 
+def test_a_large_additive_score_forms_no_hidden_layer(draw):
+    length = 811
+    arguments = draw(length, D), draw(length, E), draw(D, A), draw(E, A), draw(A)
+    program = jax.jit(attention.scores.additive_scores).lower(*arguments).compile()
+    hidden = 4 * length * length * A
+    assert program.memory_analysis().temp_size_in_bytes < hidden / 5
+
+
 def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
     length, width = 211, 101
     arguments = draw(length, width), draw(length, length), draw(9, width)
