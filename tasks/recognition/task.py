@@ -122,13 +122,15 @@ class Recognition(Task):
         @functools.cache
         def read_files() -> dict[str, list[recognition.Labelled]]:
             splits = recognition.read_files(data, images)
+            if training:
+                classes = recognition.classes_of(splits)
+                asset_files.write(path, "\n".join(classes) + "\n")
             use = images.write if training else images.require
             use(folder, ((p, x, *labels) for x in splits for p, labels in splits[x]))
             return splits
 
         if training:
-            names = recognition.classes_of(read_files())
-            asset_files.write(path, "\n".join(names) + "\n")
+            read_files()
         with asset_files.reading(path):
             names = storage.lines(path.read_text("utf-8"), str(path))
         return Assets(tuple(names), read_files)
