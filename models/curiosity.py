@@ -176,8 +176,8 @@ class ForwardModel(nn.Module):
 class CuriousAgent(nn.Module):
     """Policy, and curiosity module with parameters of its own.
 
-    `step` is that of a `tasks.common.policy.Policy`. An observation is
-    a dict with an image [B, I, J, C].
+    `step` is that of a `tasks.common.policy.Policy`. An observation is a dict with an
+    image [B, I, J, C].
 
     Attributes:
         actions: A.

@@ -116,10 +116,10 @@ class TextAssets(NamedTuple):
         check_split(split)
         path = self.folder / f"{split}.json"
         with asset_files.reading(path):
-            pairs = [
-                (normal(source), normal(reference))
-                for source, reference in parse_json(path.read_text("utf-8"))
-            ]
+            rows = parse_json(path.read_text("utf-8"))
+            if not all(isinstance(row, list) for row in [rows, *rows]):
+                raise TypeError
+            pairs = [(normal(source), normal(reference)) for source, reference in rows]
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
         sources, references = zip(*pairs, strict=True)

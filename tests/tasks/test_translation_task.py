@@ -488,10 +488,10 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
         evaluate.evaluate(japanese, state, "test", TranslationOptions())
 
 
-@pytest.mark.parametrize("damaged", [b"", b"null", b"{}", b'[["a"]]', b'[["a", 7]]'])
+@pytest.mark.parametrize(
+    "damaged", [b"", b"null", b"{}", b'[["a"]]', b'["ab"]', b'[["a", 7]]']
+)
 def test_damaged_pairs_of_a_run_without_a_manifest_are_refused(tmp_path, damaged):
     (tmp_path / "test.json").write_bytes(damaged)
-    with pytest.raises(
-        UserError, match="test.json cannot be read|test split.* is empty"
-    ):
+    with pytest.raises(UserError, match="test.json cannot be read"):
         TextAssets(None, tmp_path).pairs("test")
