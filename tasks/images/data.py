@@ -72,9 +72,9 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
     """
     name = f"config.data.folder is {str(path)!r}"
     paths, classes = zip(*read_classes(path, name, files or image_files()), strict=True)
-    names = tuple(dict.fromkeys(classes))
-    labels = np.array([names.index(x) for x in classes], np.int32)
-    return LabelledImages(load(paths, size), labels, names, paths=paths)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(classes))}
+    labels = np.array([numbers[x] for x in classes], np.int32)
+    return LabelledImages(load(paths, size), labels, tuple(numbers), paths=paths)
 
 
 def corners(
