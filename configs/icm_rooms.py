@@ -14,6 +14,8 @@ Variants:
 *   `pixels`, `pixels_television`: the pixels are predicted, without an inverse model.
 *   `random_features`: an encoder that is not trained (Burda et al., 2019).
 *   `no_bonus`, `no_bonus_television`: the reward of the environment alone.
+*   `doom`: the paper's environment, where the goal is far, and its model; needs the
+    package vizdoom. `data.environment` can also be doom or doom-very-sparse.
 *   `smoke`: a few steps.
 """
 
@@ -36,6 +38,18 @@ VARIANTS = {
     "random_features": {"model.features": "random"},
     "no_bonus": {"model.features": "none"},
     "no_bonus_television": _TELEVISION | {"model.features": "none"},
+    "doom": steps(10_000)
+    | {
+        "data.environment": "doom-sparse",
+        "data.batch_size": 20,
+        "data.steps": 50,  # the authors' code: 20
+        "loss.eta": 0.01,
+        "evaluation.episodes": 16,
+        "model.layers": 4,
+        "model.filters": 32,
+        "model.hidden": 256,
+        "model.memory": "lstm",
+    },
     "smoke": SMOKE
     | {
         "data.rooms": 2,

@@ -16,9 +16,9 @@ las_flat las_digits model.halvings=0 train_steps=1400 optimizer.decay_steps=1400
     | no pyramid, about as many minutes | no convergence in a month | 3
 las_content las_digits model.score=multiplicative | content attention | – | 3
 las_given las_digits model.sampling=0.0 | no sampled characters | 16.2 % | 3
-las_digits_voice_1 las_digits data.test_voice=1 | the same, tested on voice 1 | – | 3
-las_digits_voice_2 las_digits data.test_voice=2 | the same, tested on voice 2 | – | 3
-las_digits_voice_3 las_digits data.test_voice=3 | the same, tested on voice 3 | – | 3
+las_digits_voice_1 las_digits data.test_voice=1 | the same, tested on voice 1 | –
+las_digits_voice_2 las_digits data.test_voice=2 | the same, tested on voice 2 | –
+las_digits_voice_3 las_digits data.test_voice=3 | the same, tested on voice 3 | –
 """)
 _GREEDY = runs("las_greedy las_digits evaluation.beam=1 | beam of 1 | –", "las_digits")
 _CLAIMS = """

@@ -10,6 +10,8 @@ episode; and `room`, the rows and columns of the corner where the television is.
     the number. The agent starts in the first room; a reward of 1 waits in the cell
     that is farthest from it. A closed door opens when the agent walks against it.
 *   `MiniGrid-FourRooms` and other names of the package xminigrid, if it is installed.
+*   `doom`, `doom-sparse`, `doom-very-sparse`, if vizdoom is installed; see
+    `tasks.exploration.doom`. They have no television.
 
 Axes: I, J rows and columns of a grid; V rows and columns of a view; S rows of a screen.
 """
@@ -24,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base.errors import UserError
+from tasks.exploration.doom import Doom
 
 VIEW = 7  # V
 CHANNELS = 3  # of an observation
@@ -249,6 +252,11 @@ class Television:
         return self.inner.horizon
 
     @property
+    def grid(self) -> tuple[int, int]:
+        """I and J."""
+        return self.inner.grid
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """The shape of an observation."""
         return VIEW + self.rows, VIEW, CHANNELS
@@ -291,25 +299,33 @@ class Television:
 
 
 @functools.cache
-def make(name: str, television: str, rows: int, rooms: int, horizon: int) -> Television:
-    """Returns an environment with its television.
+def make(
+    name: str, television: str, rows: int, rooms: int, horizon: int
+) -> Television | Doom:
+    """Returns an environment, with its television.
 
     Args:
-        name: "rooms", "rooms-N" for another layout, or a name of xminigrid.
+        name: "rooms", "rooms-N" for another layout, a name of xminigrid or of
+            `doom.STARTS`.
         television: one of `TELEVISIONS`.
         rows: rows of the screen.
         rooms: rooms per side, of `rooms`.
         horizon: steps of an episode, of `rooms`.
 
     Raises:
-        UserError: for an unknown name, or a package that is not installed.
+        UserError: for an unknown name, a package that is not installed, or a
+            television in a game that has none.
     """
+    if name.startswith("doom"):
+        if television != "none":
+            raise UserError(f"{name} has no television: data.television must be none")
+        return Doom(name)
     if name.startswith(_MINIGRID):
         return Television(MiniGrid(name), television, rows)
     kind, _, number = name.partition("-")
     if kind != "rooms" or not (number or "0").isdecimal():
         raise UserError(
-            f"{name!r} must be rooms, rooms-N for another layout, or a name of "
-            f"xminigrid such as {_MINIGRID}FourRooms"
+            f"{name!r} must be rooms, rooms-N for another layout, a name of "
+            f"xminigrid such as {_MINIGRID}FourRooms, or doom"
         )
     return Television(Rooms(int(number or 0), rooms, horizon), television, rows)

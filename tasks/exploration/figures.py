@@ -28,6 +28,7 @@ def draw_visits(
         path: PNG file to write; its folder is created.
     """
     head, gap, bar = 0.55, 0.75, 0.75
+    visits = np.where(free, visits, 0)
     rows, columns = visits.shape
     across = _SIDE * columns / rows
     width = 0.3 + across + bar + (gap + 4.0 if len(rewards) else 0.3)

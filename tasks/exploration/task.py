@@ -56,6 +56,7 @@ from tasks.common import policy
 from tasks.common.policy import PolicyGradient, Rollout, Running, SeedBatches
 from tasks.common.splits import held_out_rng
 from tasks.exploration import environments
+from tasks.exploration.doom import Doom
 from tasks.exploration.environments import TELEVISIONS, VIEW, Television
 from tasks.exploration.figures import draw_visits
 from training import checks
@@ -72,7 +73,7 @@ _MAX_SEED = 2**32
 class ExplorationData(Fields):
     """`config.data`: the environments of an update."""
 
-    environment: str = "rooms"  # or a name such as rooms-1, MiniGrid-FourRooms
+    environment: str = "rooms"  # or rooms-1, MiniGrid-FourRooms, doom, ...
     rooms: Annotated[int, Range(1, 20, whole=True)] = 3  # per side, of rooms
     horizon: Annotated[int, SIZE] = 200  # steps of an episode, of rooms
     # Screen of random pixels, or "none"; see `environments.Television`.
@@ -121,9 +122,9 @@ class Explorer(PolicyGradient):
     began in each cell in `visits`, int32 [I, J].
     """
 
-    def __init__(self, environment: Television, *args: Any, **options: Any):
+    def __init__(self, environment: Television | Doom, *args: Any, **options: Any):
         """Creates the objective; see `PolicyGradient`."""
-        self.grid = environment.inner.grid
+        self.grid = environment.grid
         functions = environment.reset, environment.step, len(environment.actions)
         super().__init__(policy.Environment(*functions), *args, **options)
 
@@ -184,14 +185,14 @@ class Exploration(Task):
             environments=config.data.batch_size,
         )
 
-    def _environment(self, name: str) -> Television:
+    def _environment(self, name: str) -> Television | Doom:
         data = self.config.data
         return environments.make(
             name, data.television, data.screen, data.rooms, data.horizon
         )
 
     def _explorer(
-        self, environment: Television, horizon: int, **options: Any
+        self, environment: Television | Doom, horizon: int, **options: Any
     ) -> Explorer:
         auxiliary = policy.Auxiliary(self._init_curiosity, self.curiosity)
         scale = optax.scale(self.config.loss.policy)

@@ -18,6 +18,7 @@ from configs import icm_rooms
 from models.curiosity import CuriousAgent, curiosity_loss, forward_loss, inverse_loss
 from tasks.common import policy
 from tasks.exploration import environments
+from tasks.exploration.doom import inside
 from tasks.exploration.environments import VIEW, Rooms, Television, distances
 from tasks.exploration.task import cells_visited, probe, visits_of
 from training.checkpoints import Checkpoints
@@ -180,6 +181,59 @@ def test_unknown_environments_are_refused():
     if importlib.util.find_spec("xminigrid") is None:
         with pytest.raises(UserError, match="needs xminigrid: `pip install xminigrid="):
             environments.make("MiniGrid-FourRooms", "none", 5, 3, 200)
+
+    if importlib.util.find_spec("vizdoom") is None:
+        with pytest.raises(UserError, match="needs vizdoom: `pip install vizdoom=="):
+            environments.make("doom", "none", 5, 3, 200)
+    with pytest.raises(UserError, match="^doom has no television"):
+        environments.make("doom", "noise", 5, 3, 200)
+
+
+def test_cells_inside_of_walls():
+    square = [[160, 64], [224, 64], [224, 128], [160, 128]]  # two cells by two
+    walls = [[a, b] for a, b in zip(square, square[1:] + square[:1], strict=True)]
+    expected = np.zeros((5, 6), bool)
+    expected[1:3, 1:3] = True
+    np.testing.assert_array_equal(inside(np.array(walls), (5, 6)), expected)
+
+
+def test_a_game_of_vizdoom_is_an_environment():
+    pytest.importorskip("vizdoom")
+    with pytest.raises(UserError, match="^'doom-hard' must be one of doom, "):
+        environments.make("doom-hard", "none", 5, 3, 200)
+    environment = environments.make("doom-very-sparse", "none", 5, 3, 200)
+    actions = np.random.default_rng(0).integers(4, size=40)
+    (_, observation, reward, done), again = (run(environment, actions) for _ in "ab")
+    jax.tree.map(np.testing.assert_array_equal, observation, again[1])
+    image, position = observation["image"], observation["position"]
+    assert image.shape == (41, 42, 42, 4) and not image[0].any()
+    np.testing.assert_array_equal(image[2:, ..., :3], image[1:-1, ..., 1:])
+    np.testing.assert_allclose(reward, -4e-4, rtol=1e-5)
+    assert not done.any()
+    free = np.asarray(environment.free(None))
+    assert free[tuple(position[1:].T)].all() and (position[1:, 0] > 20).all()
+
+    states, first = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 3))
+    step = jax.jit(jax.vmap(environment.step, (0, 0, None)))
+    _, views, _, _ = step(states, jnp.array([1, 2, 2]), jax.random.key(0))
+    assert not first["image"].any() and views["image"].shape == first["image"].shape
+    _, _, reward, done = run(environment, np.zeros(environment.horizon, int))
+    assert done[-1] and not done[:-1].any() and (reward < 0).all()
+
+
+@pytest.mark.slow
+def test_a_policy_is_trained_in_games_of_vizdoom(tmp_path):
+    pytest.importorskip("vizdoom")
+    config = icm_rooms.get_config("smoke")
+    config.data.update(environment="doom", television="none", batch_size=2)
+    task = task_of(config, tmp_path)
+    state, step = task.objective.init(jax.random.key(0)), jax.jit(task.objective.step)
+    for number in (1, 2):
+        state, metrics = step(state, task.train_data()[number], jax.random.key(0))
+        running = state.extra["running"].state
+        np.testing.assert_array_equal(running.time, 5 * number)
+        assert state.extra["visits"].sum() == 10 * number
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(metrics))
 
 
 def test_a_grid_of_xminigrid_is_an_environment():

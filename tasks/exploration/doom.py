@@ -1,0 +1,278 @@
+"""MyWayHome of VizDoom: nine rooms and corridors in three dimensions, seen from within.
+
+The environment of Pathak et al. (2017), section 4.1. A vest waits in the farthest room;
+an episode ends there, with a reward of 1, or after 2,100 tics. Each tic costs 0.0001.
+An action lasts for four tics; an observation is the last four images, grey, as in the
+authors' code. The agent starts anywhere (`doom`), in the western room
+(`doom-sparse`) or in the southern corridor (`doom-very-sparse`).
+
+The package vizdoom brings game and map, and runs each game in a process of its own. A
+step of B environments is one call of the host from inside the jitted rollout, and row b
+plays in game b. A game starts with the first action of its episode: the observation
+before it is black, and its position in the margin. A game is not part of a checkpoint:
+a resumed run begins its episodes anew, and does not equal an uninterrupted one.
+
+Axes: B environments; S rows and columns of an image; F images of an observation; I, J
+rows and columns of the map.
+"""
+
+import atexit
+import functools
+import shlex
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from base.errors import UserError
+
+STARTS = ("doom", "doom-sparse", "doom-very-sparse")
+_SIZE, _FRAMES, _TICS = 42, 4, 4  # S, F; of an action
+_CELL = 32  # side of a cell of the map, in units of the game
+_WEST, _EAST, _SOUTH, _NORTH = 160, 1120, -704, 128  # of the map
+# East, north: limits of the start.
+_LIMITS = {"doom": (_EAST, _NORTH), "doom-sparse": (320, _NORTH)}
+_LIMITS["doom-very-sparse"] = _EAST, -544
+_SEEDS = 8  # of episodes with a given start
+
+
+class DoomState(NamedTuple):
+    """State of an episode."""
+
+    seed: jax.Array  # uint32, of the game
+    time: jax.Array  # int32, actions so far
+    position: jax.Array  # int32 [2]
+    frames: jax.Array  # uint8 [S, S, F]
+
+
+class Doom:
+    """MyWayHome; see the module's docstring."""
+
+    actions = ("wait", "forward", "left", "right")  # left and right turn
+    grid = (_NORTH - _SOUTH) // _CELL + 2, (_EAST - _WEST) // _CELL + 2  # with a margin
+    horizon = 2100 // _TICS
+
+    def __init__(self, name: str):
+        """Creates the environment; a game starts with its first step.
+
+        Args:
+            name: one of `STARTS`.
+
+        Raises:
+            UserError: for another name, or if vizdoom is not installed.
+        """
+        if name not in STARTS:
+            raise UserError(f"{name!r} must be one of {', '.join(STARTS)}")
+        try:
+            import vizdoom  # noqa: F401
+        except ImportError:
+            raise UserError(
+                f"{name} needs vizdoom: `pip install vizdoom==1.3.2` installs it; "
+                "rooms needs no package"
+            ) from None
+        self._limits = _LIMITS[name]
+        self._games: dict[int, list[_Game]] = {}  # by B
+
+    def reset(self, rng: jax.Array) -> tuple[DoomState, dict[str, jax.Array]]:
+        """Returns an episode whose game has not started, and a black observation."""
+        zero = jnp.zeros((), jnp.int32)
+        frames = jnp.zeros((_SIZE, _SIZE, _FRAMES), jnp.uint8)
+        state = DoomState(jax.random.bits(rng), zero, jnp.zeros(2, jnp.int32), frames)
+        return state, self._observe(state)
+
+    def step(self, state: DoomState, action: jax.Array, rng: jax.Array) -> Any:
+        """Takes an action; the game draws no random numbers but of its seed."""
+        image, position, reward, done = self._act(state.seed, state.time, action)
+        frames = jnp.concatenate([state.frames[..., 1:], image[..., None]], -1)
+        state = DoomState(state.seed, state.time + 1, position, frames)
+        return state, self._observe(state), reward, done
+
+    @staticmethod
+    def _observe(state: DoomState) -> dict[str, jax.Array]:
+        image = state.frames.astype(jnp.float32) / 255
+        return {"image": image, "position": state.position}
+
+    def free(self, state: DoomState) -> jax.Array:
+        """Returns the cells whose centre is inside of a room, bool [I, J]."""
+        return jnp.asarray(self._map)
+
+    @functools.cached_property
+    def _act(self) -> Any:
+        """The step of one environment, which calls the host once for a batch."""
+
+        @jax.custom_batching.custom_vmap
+        def act(*inputs: jax.Array) -> Any:
+            return jax.tree.map(lambda x: x[0], call(*(x[None] for x in inputs)))
+
+        @act.def_vmap
+        def _(size: int, batched: Any, *inputs: jax.Array) -> Any:
+            rows = [
+                x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
+                for x, is_batched in zip(inputs, batched, strict=True)
+            ]
+            return call(*rows), (True,) * 4
+
+        def call(*inputs: jax.Array) -> Any:
+            size = len(inputs[0])
+            shapes = (
+                jax.ShapeDtypeStruct((size, _SIZE, _SIZE), jnp.uint8),
+                jax.ShapeDtypeStruct((size, 2), jnp.int32),
+                jax.ShapeDtypeStruct((size,), jnp.float32),
+                jax.ShapeDtypeStruct((size,), jnp.bool_),
+            )
+            return jax.experimental.io_callback(self._play, shapes, *inputs)
+
+        return act
+
+    def _play(self, *inputs: Any) -> tuple[np.ndarray, ...]:
+        """Takes an action in each of B games."""
+        seed, time, action = map(np.asarray, inputs)
+        size = len(seed)
+        if size not in self._games:
+            self._games[size] = [_Game() for _ in range(size)]
+        seed = self._seeds[seed % len(self._seeds)] if len(self._seeds) else seed
+        with ThreadPoolExecutor() as threads:
+            plays = threads.map(_Game.play, self._games[size], seed, time, action)
+            image, position, reward, done = zip(*plays, strict=True)
+        return (
+            np.stack(image),
+            np.array([_cell(x) for x in position], np.int32),
+            np.array(reward, np.float32),
+            np.array(done),
+        )
+
+    @functools.cached_property
+    def _seeds(self) -> np.ndarray:
+        """Seeds of episodes that begin at the start; none if that is anywhere."""
+        seeds: list[int] = []
+        game, limits = _Game(), np.array(self._limits)
+        while self._limits != _LIMITS["doom"] and len(seeds) < _SEEDS:
+            start = 1 + (seeds[-1] if seeds else 0)
+            seeds.append(next(x for x in range(start, 10**6) if game.starts(x, limits)))
+        game.close()
+        return np.array(seeds, np.uint32)
+
+    @functools.cached_property
+    def _map(self) -> np.ndarray:
+        game = _Game(sectors=True)
+        game.begin(0)
+        sectors = game.inner.get_state().sectors
+        lines = [
+            tuple(sorted([(line.x1, line.y1), (line.x2, line.y2)]))
+            for sector in sectors
+            for line in sector.lines
+        ]
+        game.close()
+        walls = np.array([x for x in lines if lines.count(x) == 1])  # of one room
+        return inside(walls, self.grid)
+
+
+def inside(walls: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Returns the cells from whose centre a ray to the east crosses an odd number.
+
+    Args:
+        walls: [walls, 2, 2]; the points of a wall, x and y.
+        grid: I and J.
+
+    Returns:
+        bool [I, J].
+    """
+    rows, columns = np.indices(grid)
+    x = (_WEST + (columns - 0.5) * _CELL)[..., None]
+    y = (_NORTH - (rows - 0.5) * _CELL)[..., None]
+    (x1, y1), (x2, y2) = np.moveaxis(walls, 0, -1)
+    spans = (y1 > y) != (y2 > y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crosses = spans & (x < x1 + (y - y1) * (x2 - x1) / (y2 - y1))
+    return crosses.sum(-1) % 2 == 1
+
+
+def _cell(position: np.ndarray) -> tuple[int, int]:
+    """Row and column of a position x, y."""
+    x, y = position
+    return 1 + int((_NORTH - y) // _CELL), 1 + int((x - _WEST) // _CELL)
+
+
+class _Game:
+    """A game, in a process of its own."""
+
+    def __init__(self, *, sectors: bool = False):
+        import vizdoom
+
+        self.seed, self.time = -1, 0
+        self.folder = tempfile.TemporaryDirectory()  # for files that the game writes
+        self.inner = vizdoom.DoomGame()
+        self.inner.load_config(str(Path(vizdoom.scenarios_path) / "my_way_home.cfg"))
+        self.inner.set_doom_config_path(str(Path(self.folder.name) / "doom.ini"))
+        self.inner.set_window_visible(False)
+        self.inner.set_screen_format(vizdoom.ScreenFormat.GRAY8)
+        self.inner.set_screen_resolution(vizdoom.ScreenResolution.RES_160X120)
+        button, variable = vizdoom.Button, vizdoom.GameVariable
+        self.inner.set_available_buttons(
+            [button.MOVE_FORWARD, button.TURN_LEFT, button.TURN_RIGHT]
+        )
+        self.inner.set_available_game_variables(
+            [variable.POSITION_X, variable.POSITION_Y]
+        )
+        self.inner.set_sectors_info_enabled(sectors)
+        self.inner.set_vizdoom_path(str(self._wrapper(vizdoom)))
+        self.inner.init()
+        atexit.register(self.close)  # before the folder is removed
+
+    def _wrapper(self, vizdoom: Any) -> Path:
+        """Writes a script that runs the game in its folder.
+
+        The game does not receive Ctrl-C: that is for the training, which saves its
+        state first.
+        """
+        game = Path(vizdoom.__file__).parent / "vizdoom"
+        folder, path = shlex.quote(self.folder.name), shlex.quote(str(game))
+        script = Path(self.folder.name) / "game.sh"
+        script.write_text(
+            f"#!/bin/sh\ntrap '' INT\ncd {folder} && exec {path} \"$@\"\n"
+        )
+        script.chmod(0o700)
+        return script
+
+    def begin(self, seed: int) -> None:
+        """Begins an episode."""
+        self.inner.set_seed(seed)
+        self.inner.new_episode()
+        self.seed, self.time = seed, 0
+        self._look()
+
+    def starts(self, seed: int, limits: np.ndarray) -> bool:
+        """Returns whether an episode begins west and south of limits."""
+        self.begin(seed)
+        return bool((self.position < limits).all())
+
+    def play(self, seed: Any, time: Any, action: Any) -> Any:
+        """Returns image, position, reward and end of an action."""
+        if not time or (self.seed, self.time) != (seed, time):
+            self.begin(int(seed))
+        reward = 0.0
+        if not self.inner.is_episode_finished():
+            buttons = [float(action == i) for i in (1, 2, 3)]
+            reward = self.inner.make_action(buttons, _TICS)
+        self.time = int(time) + 1
+        done = self.inner.is_episode_finished()
+        if not done:
+            self._look()
+        return self.image, self.position, reward, done
+
+    def _look(self) -> None:
+        """Keeps the image and the position of now."""
+        from PIL import Image
+
+        state = self.inner.get_state()
+        image = Image.fromarray(state.screen_buffer).resize((_SIZE, _SIZE), Image.BOX)
+        self.image, self.position = np.asarray(image), state.game_variables[:2]
+
+    def close(self) -> None:
+        """Ends the game."""
+        self.inner.close()
+        self.folder.cleanup()
