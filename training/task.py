@@ -177,9 +177,6 @@ class Task(abc.ABC):
         Args:
             split: "validation" or "test".
             full: False during training, where further groups may be left out.
-
-        Raises:
-            UserError: if the split is unknown.
         """
         raise NotImplementedError
 

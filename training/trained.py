@@ -19,7 +19,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base import spread, storage
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from figures import canvas
 from training import checkpoints, checks, configuration, evaluate, run_directory
 from training.state import TrainState
@@ -55,7 +55,12 @@ class Run:
             options: an instance of the task's `EvaluationOptions`; None for the
                 defaults.
             progress: called before each part of the evaluation.
+
+        Raises:
+            FieldError: if the split is another one.
         """
+        if split not in ("validation", "test"):
+            raise FieldError("split", split, "validation or test")
         options = self.task.EvaluationOptions() if options is None else options
         with spread.over_processes(progress):
             return evaluate.evaluate(self.task, self.state, split, options)

@@ -124,9 +124,6 @@ def held_out(
 
     In the variable protocol there are 10 sequences of each of 100 evenly spaced
     lengths. Arguments as of `batches`.
-
-    Raises:
-        UserError: if the split is unknown.
     """
     if protocol == "fixed":
         return held_out_at(operation, protocol, split, length)
@@ -140,9 +137,6 @@ def held_out_at(operation: str, protocol: str, split: str, length: int) -> Batch
     """Returns 1000 held-out sequences for one length, without a mask.
 
     The length is T0; in the variable protocol, that of every sequence.
-
-    Raises:
-        UserError: if the split is unknown.
     """
     rng = _held_out_rng(operation, protocol, split, length)
     if protocol == "fixed":

@@ -88,7 +88,7 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     `size` is that of every sequence; for `repeat_copy` also (vectors, repeats).
 
     Raises:
-        UserError: if the kind or split is unknown, or the size is out of range.
+        UserError: if the kind is unknown or the size is out of range.
     """
     size, *repeats = held_out_size(kind, size)
     parts = [

@@ -44,7 +44,7 @@ from tasks.captioning.metrics import split_scores, word_boxes
 from tasks.common import user_files
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
-from tasks.common.splits import SPLITS, check_split
+from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import BOS, PAD, UNK, Vocabulary, train_vocabulary
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
@@ -247,7 +247,6 @@ class Captioning(Task):
         A full evaluation has the group "novel", scenes with drawings that are not in
         training, if there are any.
         """
-        check_split(split)
         names = [split] + ["novel"] * (full and self.data.has_novel())
         return {name: self.data.examples(name) for name in names}
 

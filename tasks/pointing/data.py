@@ -167,7 +167,7 @@ def held_out(kind: str, split: str, size: int, count: int) -> Batch:
     All have `size` inputs; tours of up to 20 cities are exact.
 
     Raises:
-        UserError: if the kind or split is unknown, or the size is too small.
+        UserError: if the kind is unknown or the size is too small.
     """
     check_size(kind, "size", size)
     rng = held_out_rng(split, KINDS.index(kind), size)

@@ -12,7 +12,6 @@ from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, Choice, Range
 from tasks.common import user_files
-from tasks.common.splits import check_split
 from tasks.speech import audio, digits, features, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
@@ -115,7 +114,6 @@ class Speech:
 
         `words` is their number of words; by default those of training.
         """
-        check_split(split)
         data = self.config.data
         low, high = (words, words) if words else (data.min_words, data.max_words)
         return self._drawn(split, low, high)

@@ -31,7 +31,7 @@ from base.errors import UserError, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import Photos, image_files
 from tasks.common.packages import fetch
-from tasks.common.splits import SPLITS, check_split, held_out_rng
+from tasks.common.splits import SPLITS, held_out_rng
 from tasks.common.text import fold, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import UNK, Words, by_frequency
@@ -187,7 +187,6 @@ class VisualData:
 
     def _questions(self, split: str) -> Questions:
         """Returns the first questions of an evaluation split."""
-        check_split(split)
         whole, count = self.read(split), self.config.evaluation.questions
         first = Questions(
             *(

@@ -202,10 +202,6 @@ KINDS_ACCEPTED = "must be one of sorting, hull, delaunay, tsp"
         ),
         (lambda: batches(max_size=2), "config.data.max_size is 2: must be at least 3"),
         (
-            lambda: held_out("hull", "train", 5, 1),
-            "split is train: must be validation or test",
-        ),
-        (
             lambda: held_out("hull", "test", 2, 5),
             "size is 2: must be at least 3 for hull",
         ),

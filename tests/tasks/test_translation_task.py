@@ -469,11 +469,6 @@ def test_samples_have_no_unknown_pieces(task, state):
     assert len(set(texts)) > 50 and not any("\u2047" in text for text in texts)
 
 
-def test_an_unknown_split_is_reported(task, state):
-    with pytest.raises(UserError, match="split is train: must be validation or test"):
-        evaluate.evaluate(task, state, "train", TranslationOptions())
-
-
 def test_a_missing_tokenizer_is_reported_before_data_is_read(
     task, state, monkeypatch, tmp_path
 ):
