@@ -40,8 +40,8 @@ from tasks.captioning.metrics import caption_scores, scene_scores
 from tasks.captioning.scenes import CELLS, Scene
 from tasks.common.text_metrics import translation_scores, word_accuracy
 from tasks.common.vocabulary import PAD
+from tasks.images import data as image_data
 from tasks.images.corners import OTHERS
-from tasks.images.data import ImageBatches
 from tasks.images.frechet import frechet_distance, inception_score
 from tasks.images.task import read_images
 from tasks.language import agreement_data as agreement
@@ -249,7 +249,7 @@ def images() -> Floors:
     count, size = config.evaluation.images, config.model.size
     source = read_images(config)
     flat, real = (
-        ImageBatches(source, size, batch_size=count, seed=seed)[0]["image"]
+        image_data.batches(source, size, batch_size=count, seed=seed)[0]["image"]
         for seed in (0, 1)
     )
     flat = np.broadcast_to(flat.mean((1, 2), keepdims=True), flat.shape)
@@ -382,7 +382,7 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
     language, size = config.data.language, config.data.size
     sentences = sentences or config.evaluation.sentences
     words = agreement.vocabulary(language)
-    source = agreement.AgreementBatches(language, size, batch_size=100, seed=0)
+    source = agreement.batches(language, size, batch_size=100, seed=0)
     train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
     counts = np.bincount(train[train != PAD], minlength=words.size) + 1.0
     frequent = max(words.dependent, key=lambda i: counts[i])
@@ -412,7 +412,7 @@ def seen_in_training(
         sentences: number of test sentences.
         config: its seed, batch size and number of steps give the training sentences.
     """
-    source = agreement.AgreementBatches(
+    source = agreement.batches(
         language, size, batch_size=config.data.batch_size, seed=config.seed
     )
     train = {

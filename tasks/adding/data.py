@@ -32,7 +32,7 @@ import math
 import numpy as np
 
 from base.errors import FieldError, UserError, parse_number
-from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, bucketed
 from tasks.common.splits import held_out_rng
 
 OPERATIONS = ("add", "multiply")
@@ -88,8 +88,8 @@ def batches(
     buckets: int,
     batch_size: int,
     seed: int,
-) -> BucketedBatches:
-    """Returns endless training batches; see `BucketedBatches`.
+) -> EndlessBatches:
+    """Returns the training batches; see `bucketed`.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -107,8 +107,8 @@ def batches(
         width = width if masked else padded_length(length)
         return sequences(operation, rng, lengths, width, rows, masked=masked)
 
-    return BucketedBatches(
-        make=make,
+    return bucketed(
+        make,
         min_size=low,
         max_size=high,
         buckets=buckets if masked else 1,

@@ -28,7 +28,7 @@ from figures.attention import AttentionMap
 from tasks.adding import data as adding
 from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
-from tasks.common.batches import BucketedBatches
+from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
@@ -90,7 +90,7 @@ class Adding(Task):
         blank = jnp.zeros((1, 1, 2))
         self.objective = supervised(self, blank)
 
-    def train_data(self) -> BucketedBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `tasks.adding.data.batches`."""
         return adding.batches(**self.config.data, seed=self.config.seed)
 

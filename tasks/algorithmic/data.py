@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from base.errors import FieldError, UserError, parse_number
-from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, bucketed
 from tasks.common.splits import held_out_rng
 
 BITS = 8  # bits of a vector to be copied or sorted
@@ -55,30 +55,9 @@ KINDS = {
 }
 
 
-def kind_of(name: str) -> Kind:
-    """Returns an entry of `KINDS`; a UserError if the kind is unknown."""
-    if name not in KINDS:
-        raise FieldError("config.data.kind", name, f"one of {', '.join(KINDS)}")
-    return KINDS[name]
-
-
-def batches(
-    kind: str, *, min_size: int, max_size: int, buckets: int, batch_size: int, seed: int
-) -> BucketedBatches:
-    """Returns endless training batches of a kind; see `BucketedBatches`.
-
-    Raises:
-        UserError: if the kind is unknown or a size is out of range.
-    """
-    _check_size(kind, "config.data.min_size", min_size)
-    return BucketedBatches(
-        make=functools.partial(sequences, kind),
-        min_size=min_size,
-        max_size=max_size,
-        buckets=buckets,
-        batch_size=batch_size,
-        seed=seed,
-    )
+def batches(kind: str, **sizes: int) -> EndlessBatches:
+    """Returns the training batches of a kind; for `sizes` see `bucketed`."""
+    return bucketed(functools.partial(sequences, kind), **sizes)
 
 
 @functools.lru_cache(maxsize=32)
@@ -86,11 +65,8 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     """Returns the first `count` sequences of a split, always the same.
 
     `size` is that of every sequence; for `repeat_copy` also (vectors, repeats).
-
-    Raises:
-        UserError: if the kind is unknown or the size is out of range.
     """
-    size, *repeats = held_out_size(kind, size)
+    size, *repeats = size if isinstance(size, tuple) else (size,)
     parts = [
         sequences(
             kind,
@@ -104,24 +80,19 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def held_out_size(kind: str, size: Any) -> tuple[int, ...]:
-    """Returns (size,), or (vectors, repeats) of `repeat_copy`, checked.
-
-    Raises:
-        UserError: if the kind is unknown or the size is out of range.
-    """
+def check_held_out(kind: str, size: Any) -> None:
+    """Raises a UserError if the sequences of a split cannot have this size."""
     numbers = size if isinstance(size, tuple) else (size,)
     repeated = kind == "repeat_copy"
     if not 1 <= len(numbers) <= 1 + repeated or {*map(type, numbers)} != {int}:
         form = "a whole number" + " or (vectors, repeats)" * repeated
         raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
-    _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
+    check_size(kind, "a size of config.evaluation.sizes", numbers[0])
     if math.prod(numbers) > MAX_SIZE:
         raise UserError(
             f"config.evaluation.sizes has {size!r}: the vectors of all repeats must be "
             f"at most {MAX_SIZE}"
         )
-    return numbers
 
 
 def sequences(
@@ -176,7 +147,7 @@ def parse(kind: str, text: str) -> Batch:
     Raises:
         UserError: if the text is not a sequence of this kind.
     """
-    min_size, words = kind_of(kind).min_size, text.split()
+    min_size, words = KINDS[kind].min_size, text.split()
     if kind == "ngrams":
         bits = _bits(text.strip(), None)
         words = list(text.strip())
@@ -254,9 +225,9 @@ def optimal_bits(batch: Batch) -> np.ndarray:
     return total
 
 
-def _check_size(kind: str, name: str, size: int) -> None:
-    min_size = kind_of(kind).min_size
-    if size < min_size:
+def check_size(kind: str, name: str, size: int) -> None:
+    """Raises a FieldError with a name if a sequence cannot have this size."""
+    if size < (min_size := KINDS[kind].min_size):
         raise FieldError(name, size, f"at least {min_size} for {kind}")
 
 

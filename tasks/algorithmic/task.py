@@ -23,14 +23,14 @@ import optax
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.fields import Fields
+from base.fields import Fields, ordered
 from base.ranges import BATCH, SHAPES, Choice, Range
 from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
-from tasks.common.batches import BucketedBatches
+from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
@@ -50,7 +50,8 @@ class AlgorithmicData(Fields):
     batch_size: Annotated[int, BATCH] = 32  # sequences per batch
 
     def __post_init__(self):
-        algorithmic.batches(**vars(self), seed=0)  # checks its arguments
+        algorithmic.check_size(self.kind, "min_size", self.min_size)
+        ordered(self, "min_size", "max_size", "data")
 
 
 class AlgorithmicEvaluation(EvaluationConfig):
@@ -74,7 +75,7 @@ class AlgorithmicConfig(ModelConfig):
             accepted = f"a list of one or more sizes for {kind}"
             raise FieldError("evaluation.sizes", sizes, accepted)
         for size in sizes:
-            algorithmic.held_out_size(kind, size)
+            algorithmic.check_held_out(kind, size)
 
 
 class Answers(NamedTuple):
@@ -94,7 +95,7 @@ class Algorithmic(Task):
     def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config = config
-        self.kind = algorithmic.kind_of(config.data.kind)
+        self.kind = algorithmic.KINDS[config.data.kind]
         self.model = checks.build_model(
             config.architecture, config.model, outputs=self.kind.outputs
         )
@@ -103,7 +104,7 @@ class Algorithmic(Task):
         inputs = jnp.zeros((1, 2, self.kind.inputs))
         self.objective = supervised(self, inputs)
 
-    def train_data(self) -> BucketedBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `tasks.algorithmic.data.batches`."""
         return algorithmic.batches(**self.config.data, seed=self.config.seed)
 

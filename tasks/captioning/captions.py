@@ -15,7 +15,6 @@ Captions are lower case and without punctuation, as captioning metrics expect th
 Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
-import dataclasses
 import json
 import os
 from collections import Counter
@@ -186,36 +185,41 @@ def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
         return list(pool.map(lambda example: example.image, examples))
 
 
-@dataclasses.dataclass
-class CaptionBatches(EndlessBatches):
-    """Endless training batches, with one caption for each image and T a multiple of 8.
+def batches(
+    pick: Callable[[np.random.Generator, int], Captioned],
+    vocabulary: Vocabulary,
+    *,
+    max_length: int,
+    batch_size: int,
+    seed: int,
+) -> EndlessBatches:
+    """Returns training batches; `pick(rng, n)` is the n-th example of all batches.
 
-    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]}.
+    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]},
+    with one caption for each image. T is a multiple of 8; captions of more than
+    `max_length` ids, EOS included, are cut.
     """
 
-    # function (rng, n) -> the n-th training example, counted over all batches
-    pick: Callable[[np.random.Generator, int], Captioned]
-    vocabulary: Vocabulary  # vocabulary of the captions
-    max_length: int  # maximum length of a target, EOS included; longer captions are cut
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         examples, targets = [], []
-        for row in range(self.batch_size):
-            example = self.pick(rng, index * self.batch_size + row)
+        for row in range(batch_size):
+            example = pick(rng, index * batch_size + row)
             caption = example.captions[rng.integers(len(example.captions))]
             examples.append(example)
-            ids = self.vocabulary.encode(plain(caption))
-            if len(ids) > self.max_length:
-                ids = [*ids[: self.max_length - 1], EOS]
+            ids = vocabulary.encode(plain(caption))
+            if len(ids) > max_length:
+                ids = [*ids[: max_length - 1], EOS]
             targets.append(ids)
         images = read_images([examples[row] for row in rows])
         # The longest target of the whole batch determines the width of every part.
         target = pad(targets, fill=PAD, multiple=_LENGTH_MULTIPLE)
         return {"source": np.stack(images), "target": target[rows]}
 
+    return EndlessBatches(make, batch_size, seed)
+
 
 def at_random(
     examples: Sequence[Captioned],
 ) -> Callable[[np.random.Generator, int], Captioned]:
-    """Returns a `pick` for `CaptionBatches` that draws examples with replacement."""
+    """Returns a `pick` for `batches` that draws examples with replacement."""
     return lambda rng, n: examples[rng.integers(len(examples))]

@@ -31,6 +31,7 @@ from models import efficientnet
 from tasks.captioning import captions, drawings, frozen
 from tasks.captioning.captions import Captioned, CaptionedImage, Photo, PhotoSet
 from tasks.captioning.scenes import Scene, Scenes, novel
+from tasks.common.batches import EndlessBatches
 from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import Vocabulary
 
@@ -194,7 +195,7 @@ class CaptionData:
         scenes = self.scenes(split)
         return [scenes[i] for i in range(self.count)]
 
-    def batches(self) -> captions.CaptionBatches:
+    def batches(self) -> EndlessBatches:
         """Returns the training batches; computes feature maps missing in the cache."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
@@ -213,7 +214,7 @@ class CaptionData:
                 examples = self._with_maps(examples)
             pick = captions.at_random(examples)
         lengths = {"batch_size": data.batch_size, "max_length": data.max_length}
-        return captions.CaptionBatches(pick, self.vocabulary, **lengths, seed=seed)
+        return captions.batches(pick, self.vocabulary, **lengths, seed=seed)
 
     def _with_maps(self, examples: Sequence[Photo | Scene]) -> list[CaptionedImage]:
         """The examples with maps instead of images, from files of the cache folder."""

@@ -42,6 +42,7 @@ from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData, check_files
 from tasks.captioning.metrics import split_scores, word_boxes
 from tasks.common import user_files
+from tasks.common.batches import EndlessBatches
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.splits import SPLITS
@@ -199,7 +200,7 @@ class Captioning(Task):
         self.generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
         self.attention = AttentionReader(self.model)
 
-    def train_data(self) -> captions.CaptionBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
         return self.data.batches()
 

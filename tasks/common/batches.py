@@ -3,13 +3,12 @@
 A part is what one of several hosts needs: some of equally many pieces of the rows.
 """
 
-import abc
 import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from base.errors import FieldError, UserError
+from base.errors import UserError
 
 Batch = dict[str, np.ndarray]
 Rows = np.ndarray | slice  # numbers of rows
@@ -59,15 +58,21 @@ def pad(
     return padded
 
 
-@dataclasses.dataclass(kw_only=True)
-class EndlessBatches(abc.ABC):
+@dataclasses.dataclass
+class EndlessBatches:
     """Training batches of B rows; batch i depends on (seed, i) only.
 
-    A subclass defines `_rows`.
+    Attributes:
+        make: function (rng, index, rows) that returns rows of the batch of step
+            `index`. It draws the random numbers of the whole batch, and makes only
+            these rows of them.
+        batch_size: B.
+        seed: seed of the batches.
     """
 
-    seed: int
+    make: Callable[[np.random.Generator, int, np.ndarray], Batch]
     batch_size: int
+    seed: int
 
     def __getitem__(self, index: int) -> Batch:
         """Returns the batch of step `index`, for any index from 0."""
@@ -76,44 +81,31 @@ class EndlessBatches(abc.ABC):
     def part(self, index: int, pieces: Sequence[int], count: int) -> Batch:
         """Returns a part of batch `index`; for `pieces` and `count` see `rows_of`."""
         rng = np.random.default_rng((self.seed, index))
-        return self._rows(rng, index, rows_of(pieces, count, self.batch_size))
-
-    @abc.abstractmethod
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        """Returns rows of the batch of step `index`.
-
-        Draws the random numbers of the whole batch, and makes only these rows of them.
-        """
+        return self.make(rng, index, rows_of(pieces, count, self.batch_size))
 
 
-@dataclasses.dataclass(kw_only=True)
-class BucketedBatches(EndlessBatches):
-    """Generated batches of varying sizes in few shapes.
+def bucketed(
+    make: Callable[[np.random.Generator, np.ndarray, int, np.ndarray], Batch],
+    *,
+    min_size: int,
+    max_size: int,
+    buckets: int,
+    batch_size: int,
+    seed: int,
+) -> EndlessBatches:
+    """Returns training batches, `make(rng, sizes [B], width, rows)`, in few shapes.
 
-    The sizes min_size..max_size are split into buckets of nearly equal numbers of
-    sizes. The sizes of a batch come from one bucket, drawn with probability
-    proportional to its number of sizes, so that all sizes are equally frequent. The
-    width of a batch is the maximum size of its bucket.
-
-    Raises:
-        UserError: if the maximum is below the minimum.
+    The sizes min_size..max_size are split into at most `buckets` buckets of nearly
+    equal numbers of sizes. The sizes of a batch come from one bucket, drawn with
+    probability proportional to its number of sizes, so that all sizes are equally
+    frequent. The width of a batch is the maximum size of its bucket.
     """
+    sizes = np.arange(min_size, max_size + 1)
+    parts = np.array_split(sizes, min(buckets, len(sizes)))
+    shares = [len(part) / len(sizes) for part in parts]
 
-    # function (rng, sizes [B] int, width, rows) -> rows of the batch
-    make: Callable[[np.random.Generator, np.ndarray, int, np.ndarray], Batch]
-    min_size: int  # minimum size
-    max_size: int  # maximum size
-    buckets: int  # maximum number of shapes
+    def batch(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        part = parts[rng.choice(len(parts), p=shares)]
+        return make(rng, rng.choice(part, batch_size), int(part[-1]), rows)
 
-    def __post_init__(self):
-        if self.max_size < self.min_size:
-            accepted = f"at least {self.min_size}"
-            raise FieldError("config.data.max_size", self.max_size, accepted)
-        sizes = np.arange(self.min_size, self.max_size + 1)
-        self._buckets = np.array_split(sizes, min(self.buckets, len(sizes)))
-        self._shares = [len(bucket) / len(sizes) for bucket in self._buckets]
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        bucket = self._buckets[rng.choice(len(self._buckets), p=self._shares)]
-        sizes = rng.choice(bucket, self.batch_size)
-        return self.make(rng, sizes, int(bucket[-1]), rows)
+    return EndlessBatches(batch, batch_size, seed)

@@ -15,7 +15,7 @@ one epoch, the objective is A2C.
     axis. `PolicyGradient` maps them over the batch. State and observation are pytrees
     of arrays (PRNG keys as their data, so that a checkpoint can store them).
 *   A policy is a Flax module with the methods of `Policy`.
-*   `SeedBatches` are the training data: element i is the seeds of update i, which all
+*   `seed_batches` are the training data: element i is the seeds of update i, which all
     random numbers of its rollouts depend on. So a run resumes bit for bit, and any
     number of devices runs the same environments.
 *   `environments=0`: each update starts B new environments, which end after T steps,
@@ -43,7 +43,7 @@ from ml_collections import ConfigDict
 
 from base.fields import Fields
 from base.ranges import LAYERS, POSITIVE, PROBABILITY, WEIGHT
-from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.batches import EndlessBatches
 from training import parallel, sharding
 from training.objective import Objective
 from training.state import LossResult, Metrics, TrainState, gradients
@@ -119,12 +119,13 @@ class Auxiliary(NamedTuple):
     apply: Callable[[Any, Rollout], tuple[jax.Array, jax.Array, Metrics]]
 
 
-@dataclasses.dataclass(kw_only=True)
-class SeedBatches(EndlessBatches):
-    """Endless batches {"seed": uint32 [B, 2]} of `seeds`."""
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        return {"seed": seeds(rng, self.batch_size, rows)}
+def seed_batches(batch_size: int, seed: int) -> EndlessBatches:
+    """Returns training batches {"seed": uint32 [B, 2]} of `seeds`."""
+    return EndlessBatches(
+        lambda rng, index, rows: {"seed": seeds(rng, batch_size, rows)},
+        batch_size,
+        seed,
+    )
 
 
 def seeds(

@@ -53,7 +53,8 @@ from models.curiosity import (
     inverse_loss,
 )
 from tasks.common import policy
-from tasks.common.policy import PolicyGradient, Rollout, Running, SeedBatches
+from tasks.common.batches import EndlessBatches
+from tasks.common.policy import PolicyGradient, Rollout, Running
 from tasks.common.splits import held_out_rng
 from tasks.exploration import environments
 from tasks.exploration.doom import Doom
@@ -246,10 +247,9 @@ class Exploration(Task):
             metrics["inverse"] = inverse.sum(), count
         return reward, curiosity_loss(inverse, forward, weights.beta), metrics
 
-    def train_data(self) -> SeedBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the seeds of the updates."""
-        size = self.config.data.batch_size
-        return SeedBatches(seed=self.config.seed, batch_size=size)
+        return policy.seed_batches(self.config.data.batch_size, self.config.seed)
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
         """Returns the episodes of a split; see `Task`."""

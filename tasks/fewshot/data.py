@@ -20,7 +20,6 @@ E images of a character; I rows and columns of an image.
 """
 
 import collections
-import dataclasses
 import functools
 import io
 import unicodedata
@@ -343,21 +342,13 @@ def check(
         )
 
 
-@dataclasses.dataclass
-class EpisodeBatches(EndlessBatches):
-    """Endless batches of `episodes`, each with a number of shots from 1 to `shots`."""
+def batches(
+    characters: Characters, *, ways: int, shots: int, batch_size: int, seed: int
+) -> EndlessBatches:
+    """Returns batches of `episodes`, each with a number of shots from 1 to `shots`."""
 
-    characters: Characters
-    ways: int
-    shots: int
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        options = {"ways": ways, "shots": int(rng.integers(1, shots + 1))}
+        return episodes(rng, characters, batch_size, **options, rows=rows)
 
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        shots = int(rng.integers(1, self.shots + 1))
-        return episodes(
-            rng,
-            self.characters,
-            self.batch_size,
-            ways=self.ways,
-            shots=shots,
-            rows=rows,
-        )
+    return EndlessBatches(make, batch_size, seed)

@@ -33,8 +33,9 @@ from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures.strips import Strip, caption_strips
+from tasks.common.batches import EndlessBatches
 from tasks.fewshot import data as fewshot
-from tasks.fewshot.data import Characters, EpisodeBatches
+from tasks.fewshot.data import Characters
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
@@ -142,11 +143,11 @@ class FewShot(Task):
             make_optimizer(config),
         )
 
-    def train_data(self) -> EpisodeBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
         data = self.config.data
-        return EpisodeBatches(
-            characters=self._read()["train"],
+        return fewshot.batches(
+            self._read()["train"],
             ways=data.ways,
             shots=data.shots,
             batch_size=data.batch_size,

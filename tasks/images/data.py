@@ -10,7 +10,6 @@
 Axes: B images of a batch; N images of a data set; I = J rows and columns of an image.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,26 +95,33 @@ def corners(
     return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
 
 
-@dataclasses.dataclass
-class ImageBatches(EndlessBatches):
-    """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}."""
+def batches(
+    images: LabelledImages | None, size: int, *, batch_size: int, seed: int
+) -> EndlessBatches:
+    """Returns training batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}.
 
-    images: LabelledImages | None  # data set; None for `corners`, which have one class
-    size: int  # I
+    Args:
+        images: data set; None for `corners`, which have one class.
+        size: I.
+        batch_size: B.
+        seed: seed of the batches.
+    """
 
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        if self.images is None:
-            values = corners(rng, self.batch_size, self.size, rows)
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        if images is None:
+            values = corners(rng, batch_size, size, rows)
             return {"image": values, "label": np.zeros(len(rows), np.int32)}
-        chosen = rng.integers(0, len(self.images.labels), self.batch_size)
-        values = self.images.values[chosen[rows]]
-        if self.images.augmented:
+        chosen = rng.integers(0, len(images.labels), batch_size)
+        values = images.values[chosen[rows]]
+        if images.augmented:
             shift = values.shape[1] // _SHIFT_PART
             draws = [_draw_shift(rng, shift) for _ in chosen]
             values = np.stack(
                 [_shift(values[i], shift, *draws[row]) for i, row in enumerate(rows)]
             )
-        return {"image": values, "label": self.images.labels[chosen[rows]]}
+        return {"image": values, "label": images.labels[chosen[rows]]}
+
+    return EndlessBatches(make, batch_size, seed)
 
 
 def _draw_shift(rng: np.random.Generator, shift: int) -> tuple[int, int, bool]:

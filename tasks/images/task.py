@@ -42,12 +42,13 @@ from models import efficientnet
 from models.sagan import gammas, growing_decay
 from tasks.captioning import frozen
 from tasks.common import user_files
+from tasks.common.batches import EndlessBatches
 from tasks.common.images import image_files
 from tasks.common.splits import EVALUATION_SPLITS
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 from tasks.images import corners
-from tasks.images.data import SOURCES, ImageBatches, LabelledImages, openmoji
+from tasks.images.data import SOURCES, LabelledImages, batches, openmoji
 from tasks.images.data import folder as read_folder
 from tasks.images.frechet import frechet_distance, inception_score
 from training import adversarial, checks
@@ -203,14 +204,13 @@ class Adversarial(Task):
         files = image_files(left_out=self.left_out)
         return read_images(self.config, files)
 
-    def train_data(self) -> ImageBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
         return self._batches(self.config.data.batch_size, self.config.seed)
 
-    def _batches(self, batch_size: int, seed: int) -> ImageBatches:
-        return ImageBatches(
-            self.images, self.config.model.size, batch_size=batch_size, seed=seed
-        )
+    def _batches(self, batch_size: int, seed: int) -> EndlessBatches:
+        size = self.config.model.size
+        return batches(self.images, size, batch_size=batch_size, seed=seed)
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, list[Noise]]:
         """Returns the classes of the real images of a split; see `Task`.

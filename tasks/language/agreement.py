@@ -24,6 +24,7 @@ from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import AttentionRecord, records_of
 from figures import charts
+from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from tasks.common.text import fold
 from tasks.common.vocabulary import PAD, UNK
@@ -92,10 +93,10 @@ class Agreement(Task):
         tokens = jnp.ones((1, 2), jnp.int32)
         self.objective = supervised(self, tokens)
 
-    def train_data(self) -> agreement.AgreementBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `tasks.language.agreement_data`."""
         data = self.config.data
-        return agreement.AgreementBatches(
+        return agreement.batches(
             self.language, data.size, batch_size=data.batch_size, seed=self.config.seed
         )
 

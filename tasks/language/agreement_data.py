@@ -145,18 +145,15 @@ def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
     return {"tokens": pad(tokens, width, fill=PAD), "controllers": controllers}
 
 
-@dataclasses.dataclass
-class AgreementBatches(EndlessBatches):
-    """Endless batches of sentences of a language, of size S."""
+def batches(language: str, size: int, *, batch_size: int, seed: int) -> EndlessBatches:
+    """Returns training batches of sentences of a language, of size S."""
 
-    language: str
-    size: int
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        rngs = map(np.random.default_rng, rng.integers(2**63, size=batch_size)[rows])
+        sentences = [draw(language, rng, size) for rng in rngs]
+        return encode(language, sentences, max_length(language, size))
 
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        seeds = rng.integers(2**63, size=self.batch_size)[rows]
-        rngs = map(np.random.default_rng, seeds)
-        sentences = [draw(self.language, rng, self.size) for rng in rngs]
-        return encode(self.language, sentences, max_length(self.language, self.size))
+    return EndlessBatches(make, batch_size, seed)
 
 
 @functools.lru_cache(maxsize=16)

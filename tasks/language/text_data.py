@@ -18,7 +18,6 @@ each, and bool `first` [B], True where a row does not continue the previous batc
 Axes: B batch; T tokens.
 """
 
-import dataclasses
 import json
 import re
 import tarfile
@@ -166,39 +165,35 @@ def load(folder: Path) -> Texts:
     return Texts(Vocabulary(folder / "vocabulary.model"), folder)
 
 
-@dataclasses.dataclass
-class TextBatches(EndlessBatches):
-    """Endless batches of consecutive parts of a text.
+def batches(
+    ids: np.ndarray, *, tokens: int, batch_size: int, seed: int
+) -> EndlessBatches:
+    """Returns batches of consecutive parts of a text, of T `tokens` in each row.
 
     An epoch begins at a token that depends on the seed and the epoch.
 
     Raises:
         UserError: if the text is shorter than a batch.
     """
+    parts = len(ids) // (batch_size * tokens)  # of an epoch
+    if not parts:
+        raise UserError(
+            f"the training text has {len(ids)} tokens: must have at least "
+            f"{batch_size * tokens}, config.data.batch_size x config.data.tokens"
+        )
 
-    ids: np.ndarray  # the text
-    tokens: int  # T
-
-    def __post_init__(self):
-        size = self.batch_size * self.tokens
-        self.parts = len(self.ids) // size  # of an epoch
-        if not self.parts:
-            raise UserError(
-                f"the training text has {len(self.ids)} tokens: must have at least "
-                f"{size}, config.data.batch_size x config.data.tokens"
-            )
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        epoch, part = divmod(index, self.parts)
-        epoch_rng = np.random.default_rng((self.seed, epoch, 1))
-        start = int(epoch_rng.integers(len(self.ids)))
-        row = (rows[:, None] * self.parts + part) * self.tokens
-        position = start + row + np.arange(self.tokens)
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        epoch, part = divmod(index, parts)
+        start = int(np.random.default_rng((seed, epoch, 1)).integers(len(ids)))
+        row = (rows[:, None] * parts + part) * tokens
+        position = start + row + np.arange(tokens)
         return {
-            "tokens": _take(self.ids, position),
-            "before": _take(self.ids, position - 1),
+            "tokens": _take(ids, position),
+            "before": _take(ids, position - 1),
             "first": np.full(len(rows), part == 0),
         }
+
+    return EndlessBatches(make, batch_size, seed)
 
 
 def _take(ids: np.ndarray, position: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ from base.errors import FieldError
 from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from figures.attention import piece_labels
+from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from tasks.common.vocabulary import UNK
 from tasks.language import text_data as running_text
@@ -150,10 +151,10 @@ class TextModeling(Task):
         carry = self.model.start(config.data.batch_size)
         self.objective = supervised(self, tokens, kind=Truncated, extra=carry)
 
-    def train_data(self) -> running_text.TextBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `tasks.language.text_data`."""
         data = self.config.data
-        return running_text.TextBatches(
+        return running_text.batches(
             self.texts.train,
             batch_size=data.batch_size,
             tokens=data.tokens,

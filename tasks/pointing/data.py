@@ -29,14 +29,12 @@ Axes: B batch; S inputs, padded; F features of an input; T target steps.
 """
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from scipy.spatial import QhullError
 
 from base.errors import FieldError, UserError
-from tasks.common.batches import ALL, Batch, BucketedBatches, Rows, pad
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, bucketed, pad
 from tasks.common.splits import held_out_rng
 from tasks.pointing.geometry import convex_hulls, gift_wrapping, triangulations
 from tasks.pointing.tours import MAX_EXACT, shortest_tours
@@ -56,8 +54,6 @@ def check_size(kind: str, name: str, size: int) -> None:
 
     `name` is that of the number in the error.
     """
-    if kind not in KINDS:
-        raise FieldError("config.data.kind", kind, f"one of {', '.join(KINDS)}")
     if size < _MIN_SIZES[kind]:
         raise FieldError(name, size, f"at least {_MIN_SIZES[kind]} for {kind}")
 
@@ -72,11 +68,7 @@ def steps(kind: str, width: int) -> int:
 
     A triangulation of S points has 2 S - 2 - h triangles, where h is the number of
     corners of the hull: at most 2 S - 5.
-
-    Raises:
-        UserError: if the kind is unknown or needs more inputs.
     """
-    check_size(kind, "the number of inputs", width)
     return (3 * (2 * width - 5) if kind == "delaunay" else width) + 1
 
 
@@ -146,30 +138,16 @@ def answers(
     return pad([answer + 1 for answer in indices], width)
 
 
-def batches(fields: Mapping[str, Any], seed: int) -> BucketedBatches:
-    """Returns endless training batches; `fields` has the other arguments and `kind`.
-
-    Raises:
-        UserError: if the kind is unknown or the sizes are out of range.
-    """
-    check_size(fields["kind"], "config.data.min_size", fields["min_size"])
-    names = ("min_size", "max_size", "buckets", "batch_size")
-    return BucketedBatches(
-        make=functools.partial(instances, fields["kind"]),
-        seed=seed,
-        **{name: fields[name] for name in names},
-    )
+def batches(kind: str, **sizes: int) -> EndlessBatches:
+    """Returns the training batches of a kind; for `sizes` see `bucketed`."""
+    return bucketed(functools.partial(instances, kind), **sizes)
 
 
 def held_out(kind: str, split: str, size: int, count: int) -> Batch:
     """Returns the first `count` instances of a split, always the same.
 
     All have `size` inputs; tours of up to 20 cities are exact.
-
-    Raises:
-        UserError: if the kind is unknown or the size is too small.
     """
-    check_size(kind, "size", size)
     rng = held_out_rng(split, KINDS.index(kind), size)
     return instances(kind, rng, np.full(count, size), size, fast=False)
 

@@ -26,7 +26,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError, UserError
-from base.fields import Fields
+from base.fields import Fields, ordered
 from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
 from figures.attention import Places, attention_map
@@ -35,7 +35,7 @@ from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
 from generation.search import BEAM, Hypothesis, Search
 from generation.teacher_forced import AttentionReader
-from tasks.common.batches import BucketedBatches
+from tasks.common.batches import EndlessBatches
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.pointing import data as pointing
@@ -71,7 +71,8 @@ class PointingData(Fields):
     batch_size: Annotated[int, BATCH] = 128  # the paper's
 
     def __post_init__(self):
-        pointing.batches(vars(self), seed=0)  # checks its arguments
+        pointing.check_size(self.kind, "min_size", self.min_size)
+        ordered(self, "min_size", "max_size", "data")
 
 
 class PointingEvaluation(EvaluationConfig):
@@ -150,9 +151,9 @@ class Pointing(Task):
         self.blank = pointing.blank(self.kind, max(evaluation.sizes))
         self.objective = supervised(self, self.blank)
 
-    def train_data(self) -> BucketedBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
-        return pointing.batches(self.config.data, self.config.seed)
+        return pointing.batches(**self.config.data, seed=self.config.seed)
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None

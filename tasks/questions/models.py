@@ -25,12 +25,13 @@ from ml_collections import ConfigDict
 
 from base import spread
 from base.records import DETAILS, AttentionRecord, records_of
+from tasks.common.batches import EndlessBatches
 from tasks.questions.babi import sources
 from tasks.questions.babi.encoding import (
-    QuestionBatches,
     Questions,
     concatenate,
     deduplicate,
+    same_widths,
 )
 from tasks.questions.babi.sources import Source
 from training.objective import Loss, Supervised
@@ -96,16 +97,32 @@ class QuestionData:
             for size, group in groups.items()
         }
 
-    def batches(self, training: Training) -> QuestionBatches:
-        """Returns the training batches; see `QuestionBatches`."""
-        return QuestionBatches(
-            {size: questions for size, (questions, _) in training.items()},
-            repeats=self.config.repeats,
-            batch_size=self.config.batch_size,
-            memory=self.config.memory,
-            noise=self.config.time_noise,
-            seed=self.seed,
-        )
+    def batches(self, training: Training) -> EndlessBatches:
+        """Returns the training batches of all models, drawn with replacement.
+
+        A batch has an entry for each number of slots N, named str(N): arrays [B, P,
+        ...] of `Questions.batch` for the models with N slots, in order.
+        """
+        data = self.config
+        shape = data.batch_size, data.repeats  # each model has questions of its own
+        groups = {slots: same_widths(tasks) for slots, (tasks, _) in training.items()}
+
+        def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Any:
+            options = {"memory": data.memory, "noise": data.time_noise}
+            options |= {"rng": rng, "rows": rows}
+            batch = {}
+            for slots, tasks in groups.items():
+                parts = [
+                    x.batch(rng.integers(len(x), size=shape), slots, **options)
+                    for x in tasks
+                ]
+                batch[str(slots)] = {
+                    name: np.concatenate([part[name] for part in parts], 1)
+                    for name in parts[0]
+                }
+            return batch
+
+        return EndlessBatches(make, data.batch_size, self.seed)
 
 
 _BATCH = 200  # questions evaluated at a time
@@ -163,7 +180,7 @@ class QuestionModels:
 
         Args:
             params: parameters of the P models.
-            batch: a batch of `tasks.questions.babi.encoding.QuestionBatches`.
+            batch: a batch of `QuestionData.batches`.
             rng: PRNG key.
             state: the training state.
             texts: by number of slots, the word ids of each task's statements whose

@@ -31,9 +31,10 @@ from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, WEIGHT, Range
 from figures import charts
 from figures.attention import AttentionMap, attention_map
 from figures.fonts import MAX_LABEL
+from tasks.common.batches import EndlessBatches
 from tasks.questions import metrics as answers
 from tasks.questions.babi import sources, text
-from tasks.questions.babi.encoding import QuestionBatches, Questions, encode
+from tasks.questions.babi.encoding import Questions, encode
 from tasks.questions.babi.sources import Source
 from tasks.questions.babi.text import Line
 from tasks.questions.models import (
@@ -177,8 +178,8 @@ class QuestionAnswering(Task):
         texts = {size: texts for size, (_, texts) in self.training.items()}
         return self.models.loss(params, batch, rng, state, texts)
 
-    def train_data(self) -> QuestionBatches:
-        """Returns the training batches; see `QuestionBatches`."""
+    def train_data(self) -> EndlessBatches:
+        """Returns the training batches; see `QuestionData.batches`."""
         return self.data.batches(self.training)
 
     def validation_losses(self, state: TrainState) -> np.ndarray:

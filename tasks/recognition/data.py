@@ -335,16 +335,16 @@ def held_out(
     return place(rng, objects, chosen, layout)
 
 
-@dataclasses.dataclass
-class RecognitionBatches(EndlessBatches):
-    """Endless batches of `place`, of images drawn with replacement."""
+def batches(
+    objects: Objects | Canvases, layout: Layout, *, batch_size: int, seed: int
+) -> EndlessBatches:
+    """Returns batches of `place`, of images drawn with replacement."""
 
-    objects: Objects | Canvases
-    layout: Layout
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        shape = (batch_size, layout.objects)
+        chosen = rng.integers(0, len(objects.labels), shape)
+        if isinstance(objects, Canvases):
+            return objects.batch(chosen[rows, 0])
+        return place(rng, objects, chosen, layout, rows)
 
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        shape = (self.batch_size, self.layout.objects)
-        chosen = rng.integers(0, len(self.objects.labels), shape)
-        if isinstance(self.objects, Canvases):
-            return self.objects.batch(chosen[rows, 0])
-        return place(rng, self.objects, chosen, self.layout, rows)
+    return EndlessBatches(make, batch_size, seed)

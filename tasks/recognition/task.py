@@ -36,9 +36,9 @@ from base.records import DrawRecord, GlimpseRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
 from tasks.common import user_files
+from tasks.common.batches import EndlessBatches
 from tasks.common.images import image_files, read_image
 from tasks.recognition import data as recognition
-from tasks.recognition.data import RecognitionBatches
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
@@ -169,9 +169,9 @@ class Recognition(Task):
         blank = jnp.zeros((1, side, side, 1))
         return self.model.init(rngs, blank, train=True)["params"]
 
-    def train_data(self) -> RecognitionBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
-        return RecognitionBatches(
+        return recognition.batches(
             self.objects("train"),
             self.layout,
             batch_size=self.config.data.batch_size,

@@ -6,13 +6,11 @@ are grids without noise; the test points lie halfway between the validation poin
 Axes: K training points; Q points of a grid.
 """
 
-import dataclasses
 import math
 
 import numpy as np
 
 from base.errors import UserError, parse_number
-from tasks.common.batches import Batch, EndlessBatches, take
 
 _OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in grid spacings
 
@@ -43,16 +41,6 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
     """Returns Q evenly spaced x of a split, from 0 to below `length`: float32 [Q]."""
     steps = np.arange(queries) + _OFFSETS[split]
     return (steps * length / queries).astype(np.float32)
-
-
-@dataclasses.dataclass(kw_only=True)
-class FullBatch(EndlessBatches):
-    """Training batches, each the whole training set."""
-
-    whole: Batch
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        return take(self.whole, rows)
 
 
 def parse(text: str) -> float:

@@ -25,6 +25,7 @@ from base.fields import Fields
 from base.ranges import POSITIVE, SIZE, WEIGHT, Range
 from figures import charts, heatmaps
 from figures.attention import AttentionMap
+from tasks.common.batches import EndlessBatches, take
 from tasks.common.objectives import supervised
 from tasks.regression import data as regression
 from training import checks
@@ -76,11 +77,13 @@ class Regression(Task):
         key, value = self.x[:, None], self.y[:, None]
         return {"query": x[:, None], "key": key, "value": value}
 
-    def train_data(self) -> regression.FullBatch:
+    def train_data(self) -> EndlessBatches:
         """Returns training batches, each of all training points."""
         numbers = np.arange(len(self.x), dtype=np.int32)
         whole = {"x": self.x, "y": self.y, "own_key": numbers}
-        return regression.FullBatch(whole=whole, batch_size=len(numbers), seed=0)
+        return EndlessBatches(
+            lambda rng, index, rows: take(whole, rows), len(numbers), seed=0
+        )
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None

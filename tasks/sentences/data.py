@@ -14,7 +14,6 @@ PAD, and `label` [B].
 Axes: B batch; S, T tokens.
 """
 
-import dataclasses
 import io
 import json
 import tarfile
@@ -238,26 +237,23 @@ def load(folder: Path) -> Sentences:
         return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
 
 
-@dataclasses.dataclass
-class SentenceBatches(EndlessBatches):
-    """Endless batches of examples, shuffled anew in each epoch."""
+def batches(
+    sentences: Sentences, length: int, *, batch_size: int, seed: int
+) -> EndlessBatches:
+    """Returns training batches, shuffled anew in each epoch; see `Sentences.encode`."""
+    data = sentences.encode(sentences.splits["train"], length)
+    count = len(data["label"])
 
-    sentences: Sentences  # the examples
-    length: int  # maximum number of tokens of a text
-
-    def __post_init__(self):
-        examples = self.sentences.examples("train")
-        self._data = self.sentences.encode(examples, self.length)
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        count = len(self._data["label"])
-        numbers = index * self.batch_size + rows
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        numbers = index * batch_size + rows
         examples = np.empty(len(rows), int)
         for epoch in np.unique(numbers // count):
-            order = np.random.default_rng((self.seed, epoch, 1)).permutation(count)
+            order = np.random.default_rng((seed, epoch, 1)).permutation(count)
             chosen = numbers // count == epoch
             examples[chosen] = order[numbers[chosen] % count]
-        return take(self._data, examples)
+        return take(data, examples)
+
+    return EndlessBatches(make, batch_size, seed)
 
 
 def tfidf_accuracy(sentences: Sentences, split: str) -> float:

@@ -29,6 +29,7 @@ from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
 from figures.attention import attention_map
+from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from tasks.sentences import data as sentences
 from tasks.sentences.data import Example, Sentences
@@ -102,13 +103,13 @@ class SentenceClassification(Task):
         blank = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
         self.objective = supervised(self, blank)
 
-    def train_data(self) -> sentences.SentenceBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `tasks.sentences.data`."""
         data = self.config.data
-        return sentences.SentenceBatches(
+        return sentences.batches(
             self.sentences,
+            data.max_length,
             batch_size=data.batch_size,
-            length=data.max_length,
             seed=self.config.seed,
         )
 

@@ -12,6 +12,7 @@ from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, Choice, Range
 from tasks.common import user_files
+from tasks.common.batches import EndlessBatches
 from tasks.speech import audio, digits, features, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
@@ -96,10 +97,10 @@ class Speech:
         """The characters of the transcripts."""
         return self._characters or Characters(self.source.characters)
 
-    def batches(self) -> utterances.UtteranceBatches:
+    def batches(self) -> EndlessBatches:
         """Returns the training batches."""
         data = self.config.data
-        return utterances.UtteranceBatches(
+        return utterances.batches(
             self.source,
             self.mixing,
             self.characters,

@@ -35,7 +35,7 @@ from generation.search import ALPHA, BEAM, OFFSET, Generator, Hypothesis, Search
 from generation.search import Batch as SearchBatch
 from generation.teacher_forced import AttentionReader
 from tasks.common import user_files
-from tasks.common.batches import Batch
+from tasks.common.batches import Batch, EndlessBatches
 from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.text import composed
@@ -136,7 +136,7 @@ class Listening(Task):
         characters = assets.characters.characters
         self.rescoring = rescoring.configured(config.evaluation, characters)
 
-    def train_data(self) -> utterances.UtteranceBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
         return self.data.batches()
 

@@ -242,35 +242,41 @@ def padded(
     return batch
 
 
-@dataclasses.dataclass
-class UtteranceBatches(EndlessBatches):
-    """Training batches, of a single number of words each, drawn from `words`."""
+def batches(
+    source: Source,
+    mixing: Mixing,
+    characters: Characters,
+    *,
+    normalisation: str,
+    words: Sequence[int],
+    batch_size: int,
+    seed: int,
+) -> EndlessBatches:
+    """Returns training batches of `padded`, each of a single number of words.
 
-    source: Source  # the source
-    mixing: Mixing  # makes spectrograms
-    characters: Characters  # ids of characters
-    normalisation: str  # see `features.normalised`
-    words: Sequence[int]  # minimum and maximum number of words
+    `words` is the minimum and maximum number.
+    """
 
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         # The longest utterance of the whole batch gives the widths, whatever `rows` is.
-        words = int(rng.integers(self.words[0], self.words[1] + 1))
-        count = self.batch_size
-        drawn = [self.source.sample(rng, "train", words) for _ in range(count)]
-        texts = [self.characters.encode(x.text) for x in drawn]
-        seeds = rng.integers(2**63, size=count)
+        number = int(rng.integers(words[0], words[1] + 1))
+        drawn = [source.sample(rng, "train", number) for _ in range(batch_size)]
+        texts = [characters.encode(x.text) for x in drawn]
+        seeds = rng.integers(2**63, size=batch_size)
 
-        def make(function: Callable[..., Any], row: int) -> Any:
+        def mix(function: Callable[..., Any], row: int) -> Any:
             generator = np.random.default_rng(seeds[row])
             return function(drawn[row].parts, generator, distort=True)
 
         return padded(
-            [make(self.mixing.spectrogram, row) for row in rows],
+            [mix(mixing.spectrogram, row) for row in rows],
             [texts[row] for row in rows],
-            normalisation=self.normalisation,
-            frames=max(make(self.mixing.frames, row) for row in range(count)),
+            normalisation=normalisation,
+            frames=max(mix(mixing.frames, row) for row in range(batch_size)),
             characters=max(map(len, texts)),
         )
+
+    return EndlessBatches(make, batch_size, seed)
 
 
 def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:

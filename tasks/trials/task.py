@@ -32,7 +32,8 @@ from base.ranges import BATCH, EXAMPLES, SIZE
 from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import attention_map
 from figures.charts import lines
-from tasks.common.policy import PolicyGradient, PolicyLoss, SeedBatches, seeds
+from tasks.common.batches import EndlessBatches
+from tasks.common.policy import PolicyGradient, PolicyLoss, seed_batches, seeds
 from tasks.common.splits import held_out_rng
 from tasks.trials.bandits import bandits
 from tasks.trials.bandits import strategies as bandit_strategies
@@ -99,10 +100,9 @@ class Trials(Task):
             horizon=horizon,
         )
 
-    def train_data(self) -> SeedBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the seeds of each update."""
-        data, seed = self.config.data, self.config.seed
-        return SeedBatches(seed=seed, batch_size=data.batch_size)
+        return seed_batches(self.config.data.batch_size, self.config.seed)
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
         """Returns the seeds of the trials of a split; see `Task`."""

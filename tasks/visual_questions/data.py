@@ -19,7 +19,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,8 +198,8 @@ class VisualData:
         )
         return self._encoded(first)
 
-    def batches(self) -> "QuestionBatches":
-        """Returns the training batches."""
+    def batches(self) -> EndlessBatches:
+        """Returns the training batches, drawn with replacement."""
         data = self.config.data
         if data.source == "scenes":
 
@@ -212,20 +212,12 @@ class VisualData:
         else:
             questions = self._encoded(self.read("train"))
             pick, count = questions.rows, len(questions)
-        return QuestionBatches(
-            pick, count, batch_size=data.batch_size, seed=self.config.seed
+        size = data.batch_size
+        return EndlessBatches(
+            lambda rng, index, rows: pick(rng.integers(count, size=size)[rows]),
+            size,
+            self.config.seed,
         )
-
-
-@dataclasses.dataclass
-class QuestionBatches(EndlessBatches):
-    """Endless batches of questions, drawn with replacement."""
-
-    pick: Callable[[np.ndarray], Batch]  # function (numbers [B]) -> rows
-    count: int  # the numbers are below it
-
-    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        return self.pick(rng.integers(self.count, size=self.batch_size)[rows])
 
 
 def compose(seeds: np.ndarray, size: int) -> Questions:

@@ -31,6 +31,7 @@ from base.records import AttentionRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, Places, grid, grid_labels
 from figures.strips import Strip, caption_strips
+from tasks.common.batches import EndlessBatches
 from tasks.common.images import read_image
 from tasks.common.objectives import supervised
 from tasks.common.splits import SPLITS
@@ -139,7 +140,7 @@ class VisualQuestionAnswering(Task):
         question = jnp.full((1, length), UNK, jnp.int32)
         self.objective = supervised(self, image, question)
 
-    def train_data(self) -> visual.QuestionBatches:
+    def train_data(self) -> EndlessBatches:
         """Returns the training batches."""
         return self.data.batches()
 

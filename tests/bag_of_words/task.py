@@ -29,15 +29,6 @@ class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
         return self.scale * nn.Dense(1)(bag - mean)[:, 0]
 
 
-class Batches(EndlessBatches):
-    def __init__(self, data, seed):
-        super().__init__(seed=seed, batch_size=data.batch_size)
-        self.data = data
-
-    def _rows(self, rng, index, rows):  # of the batch of a step
-        return take(sample(rng, self.data.words, self.data.batch_size), rows)
-
-
 def sample(rng, words, count):
     label = rng.integers(0, 2, count)
     rates = np.where(np.arange(words) % 2 == label[:, None], 0.9, 0.3)
@@ -94,7 +85,12 @@ class BagOfWords(Task):
         )
 
     def train_data(self):
-        return Batches(self.config.data, self.config.seed)
+        data = self.config.data
+
+        def make(rng, index, rows):  # of the batch of a step
+            return take(sample(rng, data.words, data.batch_size), rows)
+
+        return EndlessBatches(make, data.batch_size, self.config.seed)
 
     def logits(self, params, batch, state):
         return self.model.apply({"params": params}, batch["bag"], state.extra["mean"])

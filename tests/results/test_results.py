@@ -725,9 +725,7 @@ def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
 def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
     config = floors._config("lstmn_language:smoke")
     share = floors.seen_in_training("agreement", 1, 103, config)
-    train = agreement.AgreementBatches(
-        "agreement", 1, batch_size=config.data.batch_size, seed=0
-    )
+    train = agreement.batches("agreement", 1, batch_size=config.data.batch_size, seed=0)
     rows = [tuple(x) for i in range(config.train_steps) for x in train[i]["tokens"]]
     test, _ = agreement.held_out("agreement", "test", 1, 103)
     count = sum(tuple(x) in rows for x in test["tokens"])

@@ -51,7 +51,7 @@ def test_a_batch_depends_on_its_index_only_and_shifts_drawings():
     source = images.LabelledImages(
         values, np.arange(3, dtype=np.int32), ("a",) * 3, True
     )
-    batches = images.ImageBatches(source, 32, batch_size=40, seed=0)
+    batches = images.batches(source, 32, batch_size=40, seed=0)
     batch, repeated, other = batches[5], batches[5], batches[6]
     assert (batch["image"] == repeated["image"]).all()
     assert (batch["image"] != other["image"]).any()
@@ -99,7 +99,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
         later = images.folder(tmp_path, 8)
     assert isinstance(later.values, Photos) and len(later.values) == 2
     expected, batch = (
-        images.ImageBatches(x, 8, batch_size=5, seed=0)[3] for x in (loaded, later)
+        images.batches(x, 8, batch_size=5, seed=0)[3] for x in (loaded, later)
     )
     assert (batch["image"] == expected["image"]).all()
     (tmp_path / "dogs" / "1.png").unlink()
@@ -133,7 +133,7 @@ def state():
 
 @functools.cache
 def stepped():
-    batch = images.ImageBatches(None, 8, batch_size=8, seed=0)[0]
+    batch = images.batches(None, 8, batch_size=8, seed=0)[0]
     return quick_jit(task().objective.step)(state(), batch, jax.random.key(1))
 
 
@@ -156,7 +156,7 @@ def test_a_step_moves_both_networks_and_the_average():
 
 def test_losses_of_a_step_equal_the_hinge_formulas():
     _, metrics = stepped()
-    batch = images.ImageBatches(None, 8, batch_size=8, seed=0)[0]
+    batch = images.batches(None, 8, batch_size=8, seed=0)[0]
     models, start = task().models, state()
     noise = jax.random.normal(jax.random.key(1), (8, 7))
 
@@ -225,7 +225,7 @@ def test_batch_norm_normalises_real_and_generated_images_separately():
     changes = {"architecture": dcgan.Generator, "model.size": 16, "loss": "log"}
     changes |= {"discriminator_architecture": dcgan.Discriminator}
     changes |= {"attention.generator": (), "attention.discriminator": ()}
-    batch = images.ImageBatches(None, 16, batch_size=8, seed=0)[0]
+    batch = images.batches(None, 16, batch_size=8, seed=0)[0]
     for spectral, expected in ((True, [16, 8]), (False, [8, 8, 8])):
         fields = config(**changes, **{"model.spectral": spectral})
         objective = Adversarial(fields, Assets()).objective

@@ -441,6 +441,10 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
             "config.evaluation.sizes has (4, 2, 1): must be a whole number or "
             "(vectors, repeats)",
         ),
+        (
+            {"data__kind": "recall", "data__min_size": 1},
+            "config.data.min_size is 1: must be at least 2 for recall",
+        ),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],
 )

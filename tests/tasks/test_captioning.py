@@ -240,7 +240,7 @@ def test_a_batch_has_a_caption_per_image_and_cuts_long_ones(tmp_path):
     words = "one two three four five six seven eight nine"
     vocabulary = train_vocabulary([words], 99, tmp_path / "v.model", pieces="word")
     fields = {"batch_size": 5, "max_length": 7, "seed": 0}
-    batches = captions.CaptionBatches(lambda rng, n: Example(n), vocabulary, **fields)
+    batches = captions.batches(lambda rng, n: Example(n), vocabulary, **fields)
     batch, repeated = batches[2], batches[2]
     assert (batch["target"] == repeated["target"]).all()
     assert batch["source"][:, 0, 0, 0].tolist() == [10, 11, 12, 13, 14]

@@ -107,9 +107,7 @@ def test_held_out_episodes_are_always_the_same_and_differ_by_split(characters):
 
 
 def test_batches_have_every_number_of_shots():
-    batches = fewshot.EpisodeBatches(
-        characters=numbered(), ways=WAYS, shots=3, batch_size=2, seed=0
-    )
+    batches = fewshot.batches(numbered(), ways=WAYS, shots=3, batch_size=2, seed=0)
     steps = {batches[i]["image"].shape[1] for i in range(20)}
     assert steps == {WAYS * shots + 1 for shots in (1, 2, 3)}
 

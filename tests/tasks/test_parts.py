@@ -20,7 +20,7 @@ from tasks.language import text_data as running_text
 from tasks.pointing import data as pointing
 from tasks.questions.babi.encoding import Questions
 from tasks.recognition import data as recognition
-from tasks.regression import data as regression
+from tasks.regression import task as regression
 from tasks.sentences import data as sentences
 from tasks.speech.utterances import Mixing
 from tasks.visual_questions import scenes as shapes
@@ -125,7 +125,7 @@ def test_images_that_are_shifted_at_random_are_the_same_in_every_part():
     rng = np.random.default_rng(0)
     values = rng.integers(0, 256, (23, 16, 16, 3), np.uint8)
     labelled = images.LabelledImages(values, np.arange(23), ("x",) * 23, augmented=True)
-    source = images.ImageBatches(labelled, 16, batch_size=8, seed=5)
+    source = images.batches(labelled, 16, batch_size=8, seed=5)
     check_parts(source)
     assert not (source[0]["image"] == values[source[0]["label"]]).all()
 
@@ -145,15 +145,13 @@ class Letters:
 
 def test_captions_of_a_part_are_as_wide_as_those_of_the_whole():
     pick = captions.at_random([Example(number) for number in range(11)])
-    source = captions.CaptionBatches(
-        pick, Letters(), batch_size=8, max_length=30, seed=3
-    )
+    source = captions.batches(pick, Letters(), batch_size=8, max_length=30, seed=3)
     check_parts(source)
     widths = {source.part(i, (0,), 4)["target"].shape[1] for i in range(20)}
     assert widths == {source[i]["target"].shape[1] for i in range(20)} == {8, 24}
 
 
 def test_a_batch_that_the_devices_do_not_divide_is_refused():
-    source = images.ImageBatches(None, 16, batch_size=6, seed=0)
+    source = images.batches(None, 16, batch_size=6, seed=0)
     with pytest.raises(UserError, match="^the batch size is 6: must be a multiple"):
         source.part(0, (0,), 4)

@@ -422,6 +422,12 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
     ("kind", "name", "value", "message"),
     [
         ("hull", "data__min_size", 2, "config.data.min_size is 2: must be at least 3"),
+        (
+            "hull",
+            "data__max_size",
+            2,
+            "config.data.max_size is 2: must be at least conf",
+        ),
         ("hull", "data__max_size", 7, "sizes is .5, 6.: must be a list with config.da"),
         ("hull", "evaluation__sizes", (5, 2), "a size of config.evaluation.sizes is 2"),
         ("hull", "evaluation__constrain", True, "must be False, as answers of 'hull' "),

@@ -15,8 +15,8 @@ from tasks.common.policy import (
     PolicyGradient,
     PolicyLoss,
     Rollout,
-    SeedBatches,
     advantages,
+    seed_batches,
     surrogate,
 )
 
@@ -146,7 +146,7 @@ def test_the_expected_policy_gradient_is_that_of_the_expected_reward(horizon):
 def test_actions_are_drawn_from_the_policy():
     objective, count = agent(2), 4003
     params = objective.init(jax.random.key(1)).params
-    seed = SeedBatches(seed=0, batch_size=count)[0]["seed"]
+    seed = seed_batches(count, seed=0)[0]["seed"]
     rollout, _ = objective.rollout(params, seed)
     shares = np.bincount(rollout.action[:, 0], minlength=A) / count
     expected = jax.nn.softmax(params["policy"]["logits"][A])
@@ -164,7 +164,7 @@ def test_actions_are_drawn_from_the_policy():
 def test_the_best_actions_are_learned(epochs):
     weights = PolicyLoss(epochs=epochs, entropy=0.0)
     objective = agent(2, weights, rate=1.0)
-    state, data = objective.init(jax.random.key(0)), SeedBatches(seed=0, batch_size=61)
+    state, data = objective.init(jax.random.key(0)), seed_batches(61, seed=0)
     step = jax.jit(objective.step)
     for i in range(150):
         state, metrics = step(state, data[i], jax.random.key(i))
@@ -181,7 +181,7 @@ def test_environments_go_on_from_update_to_update():
         counts, Table(), optax.sgd(0.1), PolicyLoss(), horizon=horizon, environments=2
     )
     state = objective.init(jax.random.key(0))
-    data = SeedBatches(seed=0, batch_size=2)
+    data = seed_batches(2, seed=0)
     running, ends = state.extra, []
     for i in range(3):
         rollout, running = objective.rollout(state.params, data[i]["seed"], running)
@@ -203,7 +203,7 @@ def test_a_policy_learns_from_an_auxiliary_reward_alone():
     auxiliary = Auxiliary(lambda rng, observation: jnp.ones(()), apply)
     weights = PolicyLoss(reward=0.0, entropy=0.0)
     objective = agent(2, weights, rate=0.5, auxiliary=auxiliary)
-    state, data = objective.init(jax.random.key(0)), SeedBatches(seed=0, batch_size=31)
+    state, data = objective.init(jax.random.key(0)), seed_batches(31, seed=0)
     step = jax.jit(objective.step)
     for i in range(60):
         state, metrics = step(state, data[i], jax.random.key(i))
@@ -214,7 +214,7 @@ def test_a_policy_learns_from_an_auxiliary_reward_alone():
 
 def test_the_devices_of_pmap_run_the_environments_of_a_single_device():
     devices = jax.local_device_count()
-    batch = SeedBatches(seed=0, batch_size=3 * devices)[0]
+    batch = seed_batches(3 * devices, seed=0)[0]
     weights = PolicyLoss(epochs=2)
     whole, _ = jax.jit(agent(2, weights).step)(
         state := agent(2, weights).init(jax.random.key(0)), batch, jax.random.key(1)

@@ -276,7 +276,7 @@ def test_an_epoch_has_each_example_once(tmp_path):
     splits = {s: [("a", "x y"), ("b", "y"), ("a", "z")] for s in ("train", "test")}
     splits["validation"] = splits["test"]
     prepared = sentences.create(splits, tmp_path, vocab_size=10)
-    source = sentences.SentenceBatches(prepared, batch_size=2, length=4, seed=0)
+    source = sentences.batches(prepared, 4, batch_size=2, seed=0)
     texts = np.concatenate([source[i]["first"] for i in range(3)])
     for epoch in np.split(texts, 2):
         assert len(np.unique(epoch, axis=0)) == 3

@@ -15,7 +15,7 @@ from base.errors import UserError
 from configs import las_digits
 from tasks.speech import audio, digits, espeak, features, utterances
 from tasks.speech import sources as speech_data
-from tasks.speech.utterances import Characters, DigitStrings, Mixing, UtteranceBatches
+from tasks.speech.utterances import Characters, DigitStrings, Mixing
 
 MIXING = Mixing(
     bands=7, cepstra=11, pause=0.2, min_snr=10, max_snr=20, warp=0.1, speed=0.2
@@ -30,7 +30,7 @@ def strings():
 def batches(source, *, seed=0, words=(2, 4)):
     characters = Characters(source.characters)
     options = dict(normalisation="mean", words=words, batch_size=6, seed=seed)
-    return UtteranceBatches(source, MIXING, characters, **options)
+    return utterances.batches(source, MIXING, characters, **options)
 
 
 def spectrogram(samples, rate):

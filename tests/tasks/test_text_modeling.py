@@ -30,8 +30,7 @@ def smoke(**fields):
 
 def test_consecutive_batches_continue_each_row_and_cover_an_epoch():
     ids = np.arange(100, 100 + 47, dtype=np.int32)
-    source = running_text.TextBatches(ids, batch_size=B, tokens=T, seed=1)
-    assert source.parts == 3
+    source = running_text.batches(ids, batch_size=B, tokens=T, seed=1)
     epoch = [source[i] for i in range(3)]
     rows = np.concatenate([batch["tokens"] for batch in epoch], 1)
     for row in rows:
@@ -55,7 +54,7 @@ def test_a_text_in_parts_has_each_token_once_with_its_predecessor():
 
 def test_a_text_that_is_too_short_is_an_error():
     with pytest.raises(UserError, match="^the training text has 7 tokens: must have"):
-        running_text.TextBatches(np.ones(7, np.int32), batch_size=B, tokens=T, seed=0)
+        running_text.batches(np.ones(7, np.int32), batch_size=B, tokens=T, seed=0)
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ statements, padded.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from base.errors import UserError
-from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, pad
+from tasks.common.batches import ALL, Batch, Rows, pad
 from tasks.questions.babi.text import Lines, words
 
 
@@ -183,7 +183,7 @@ def concatenate(parts: Sequence[Questions]) -> Questions:
             stop=part.stop + n,
             facts=np.where(part.facts >= 0, part.facts + n, -1),
         )
-        for part, n in zip(_same_widths(parts), rows[:-1], strict=True)
+        for part, n in zip(same_widths(parts), rows[:-1], strict=True)
     ]
     names = [field.name for field in dataclasses.fields(Questions)]
     return Questions(*(np.concatenate([getattr(x, n) for x in moved]) for n in names))
@@ -224,43 +224,7 @@ def deduplicate(
     ], texts
 
 
-@dataclasses.dataclass
-class QuestionBatches(EndlessBatches):
-    """Training batches of several models, drawn with replacement.
-
-    A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
-    `Questions.batch` for the models with N slots, in order.
-    """
-
-    # by number of slots, the questions of each task
-    groups: Mapping[int, Sequence[Questions]]
-    repeats: int  # models for each task, each with questions of its own in a batch
-    memory: int  # maximum time index
-    noise: float  # see `Questions.batch`
-
-    def __post_init__(self):
-        self.groups = {slots: _same_widths(x) for slots, x in self.groups.items()}
-
-    def _rows(
-        self, rng: np.random.Generator, index: int, rows: np.ndarray
-    ) -> dict[str, Batch]:
-        batch, shape = {}, (self.batch_size, self.repeats)
-        options = {"memory": self.memory, "noise": self.noise, "rng": rng, "rows": rows}
-        for slots, tasks in self.groups.items():
-            parts = [
-                questions.batch(
-                    rng.integers(len(questions), size=shape), slots, **options
-                )
-                for questions in tasks
-            ]
-            batch[str(slots)] = {
-                name: np.concatenate([part[name] for part in parts], 1)
-                for name in parts[0]
-            }
-        return batch
-
-
-def _same_widths(parts: Sequence[Questions]) -> list[Questions]:
+def same_widths(parts: Sequence[Questions]) -> list[Questions]:
     """Questions whose arrays have equal numbers of words and of facts."""
     fields = {"statements": 0, "question": 0, "facts": -1}  # with their padding
     widths = {name: max(getattr(x, name).shape[-1] for x in parts) for name in fields}
