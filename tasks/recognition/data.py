@@ -17,19 +17,20 @@ Axes: B canvases of a batch; N images of a split; n images of a canvas; K answer
 classes of an answer; I rows and columns of a canvas.
 """
 
-import dataclasses
 import functools
 import gzip
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError, counted
+from base.fields import Fields
+from base.ranges import COUNT, LAYERS, Range
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
 from tasks.common.images import Photos, load, read_classes
 from tasks.common.packages import fetch
@@ -213,28 +214,26 @@ def _drawn(count: int) -> Objects:
     return Objects(values, labels)
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
+class Layout(Fields):
     """Canvases of a run, and what is asked about them."""
 
-    side: int = SIDE  # I
-    clutter: int = 0  # patches of other images on each canvas
-    min_objects: int = 1
-    objects: int = 1  # maximum, n
-    answer: str = "objects"  # from left to right, ended by a stop; or their "sum"
-    classes: int = 10  # of an object
+    # Rows and columns of a canvas.
+    side: Annotated[int, Range(SIDE, 1000, whole=True)] = SIDE
+    clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
+    objects: Annotated[int, LAYERS] = 1  # maximum on a canvas
+    min_objects: Annotated[int, LAYERS] = 1  # minimum number of objects on a canvas
+    answer: Literal["objects", "sum"] = "objects"  # from left to right, then a stop
 
     @property
     def outputs(self) -> int:
         """K, the number of answers: one, or the objects and a stop."""
         return 1 if self.objects == 1 or self.answer == "sum" else self.objects + 1
 
-    @property
-    def labels_count(self) -> int:
-        """W, the number of classes of an answer."""
+    def labels_count(self, classes: int) -> int:
+        """Returns W, the number of classes of an answer, for those of an object."""
         if self.answer == "sum":
-            return self.objects * (self.classes - 1) + 1
-        return self.classes + (self.objects > 1)
+            return self.objects * (classes - 1) + 1
+        return classes + (self.objects > 1)
 
     def labels(
         self, objects: Objects, chosen: np.ndarray, present: np.ndarray
@@ -243,17 +242,15 @@ class Layout:
         labels = np.where(present, objects.labels[chosen], 0)
         if self.answer == "sum":
             return labels.sum(1, keepdims=True).astype(np.int32)
-        labels = np.where(present, labels, self.classes).astype(np.int32)  # stops
-        return np.pad(
-            labels,
-            ((0, 0), (0, self.outputs - self.objects)),
-            constant_values=self.classes,
-        )
+        stop = len(_DIGITS)  # as many as _CLOTHES
+        labels = np.where(present, labels, stop).astype(np.int32)
+        widths = (0, 0), (0, self.outputs - self.objects)
+        return np.pad(labels, widths, constant_values=stop)
 
     def canvases(self, examples: Sequence[Labelled], names: Sequence[str]) -> Canvases:
         """Returns images, labelled by the numbers of their classes in `names`."""
         numbers = {name: number for number, name in enumerate(names)}
-        labels = np.full((len(examples), self.outputs), self.classes, np.int32)
+        labels = np.full((len(examples), self.outputs), len(names), np.int32)
         for row, (_, classes) in zip(labels, examples, strict=True):
             row[: len(classes)] = [numbers[name] for name in classes]
         paths = [path for path, _ in examples]

@@ -15,11 +15,12 @@ that draw locations sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
 Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answer.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +31,8 @@ from ml_collections import ConfigDict
 from attention.glimpses import patch_box
 from base import asset_files, storage
 from base.errors import FieldError
-from base.fields import Fields, Files, ordered, unread
-from base.ranges import BATCH, COUNT, EXAMPLES, LAYERS, Choice, Range
+from base.fields import Files, ordered, unread
+from base.ranges import BATCH, EXAMPLES, Choice
 from base.records import DrawRecord, GlimpseRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
@@ -56,18 +57,12 @@ class Assets(NamedTuple):
     read: Callable[[], dict[str, Any]]
 
 
-class RecognitionData(Fields):
+class RecognitionData(recognition.Layout):
     """`config.data`: images on canvases."""
 
     source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"  # images of digits
     files: Files = Files()
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
-    # Rows and columns of a canvas.
-    side: Annotated[int, Range(recognition.SIDE, 1000, whole=True)] = recognition.SIDE
-    clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
-    objects: Annotated[int, LAYERS] = 1  # maximum on a canvas
-    min_objects: Annotated[int, LAYERS] = 1  # minimum number of objects on a canvas
-    answer: Literal["objects", "sum"] = "objects"  # from left to right, then a stop
     batch_size: Annotated[int, BATCH] = 128  # canvases per batch
 
     def __post_init__(self):
@@ -137,21 +132,15 @@ class Recognition(Task):
 
     def __init__(self, config: ConfigDict, assets: Assets):
         """Builds the model and the objective; see `Task`."""
-        self.config, data = config, config.data
+        self.config = config
         self.names, self._read = assets
         self.objects = functools.cache(self._objects)
-        self.layout = recognition.Layout(
-            side=data.side,
-            clutter=data.clutter,
-            min_objects=data.min_objects,
-            objects=data.objects,
-            answer=data.answer,
-            classes=len(self.names),
-        )
+        names = [field.name for field in dataclasses.fields(recognition.Layout)]
+        self.layout = recognition.Layout(**{x: config.data[x] for x in names})
         self.model = checks.build_model(
             config.architecture,
             config.model,
-            classes=self.layout.labels_count,
+            classes=self.layout.labels_count(len(self.names)),
             outputs=self.layout.outputs,
         )
         self.objective = Supervised(self._init, self.loss, make_optimizer(config))

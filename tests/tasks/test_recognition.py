@@ -49,7 +49,7 @@ def test_splits_share_no_image(drawn):
 
 def canvases(objects, clutter, seed=0):
     rng, chosen = np.random.default_rng(seed), np.arange(COUNT)[:, None]
-    return recognition.place(rng, objects, chosen, Layout(CANVAS, clutter))
+    return recognition.place(rng, objects, chosen, Layout(side=CANVAS, clutter=clutter))
 
 
 def test_an_object_is_somewhere_on_its_black_canvas(drawn):
@@ -88,8 +88,9 @@ def test_a_canvas_of_the_size_of_the_images_is_the_image(drawn):
 
 
 def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
+    layout = Layout(side=CANVAS, clutter=2)
     first, again, other = (
-        recognition.held_out(drawn["test"], split, 7, Layout(CANVAS, 2))["image"]
+        recognition.held_out(drawn["test"], split, 7, layout)["image"]
         for split in ("test", "test", "validation")
     )
     np.testing.assert_array_equal(first, again)
@@ -99,7 +100,7 @@ def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
 @pytest.mark.parametrize("answer", ["objects", "sum"])
 def test_objects_are_asked_for_from_left_to_right(drawn, answer):
     objects, side = drawn["test"], 101
-    layout = Layout(side, min_objects=1, objects=3, answer=answer)
+    layout = Layout(side=side, objects=3, answer=answer)
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, len(objects.labels), (COUNT, 3))
     batch = recognition.place(rng, objects, chosen, layout)
@@ -129,7 +130,7 @@ def test_objects_are_asked_for_from_left_to_right(drawn, answer):
         np.testing.assert_array_equal(label, expected)
     assert numbers == {1, 2, 3}
     assert layout.outputs == batch["label"].shape[1]
-    assert batch["label"].max() < layout.labels_count
+    assert batch["label"].max() < layout.labels_count(10)
 
 
 def test_rewards_count_the_correct_answers_up_to_the_first_mistake():
