@@ -50,7 +50,7 @@ def option(default: Any, text: str, accepted: Accepted | None = None) -> Any:
     Args:
         default: value of the option if it is not given.
         text: help text.
-        accepted: range of a number; None for any finite number.
+        accepted: range of a number; None for a text or a bool.
     """
     return dataclasses.field(
         default=default, metadata={"help": text, "range": accepted}
@@ -95,9 +95,6 @@ def parse(
         except (ValueError, KeyError):
             raise FieldError(f"--{name}", text, _KINDS[kind]) from None
     ranges.check(_ranges(options), values, "--")
-    for name, value in values.items():
-        if not ranges.is_finite(value):
-            raise FieldError(f"--{name}", value, "finite")
     return options(**values)
 
 

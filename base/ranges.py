@@ -10,7 +10,6 @@ Example:
 
 import dataclasses
 import functools
-import math
 import numbers
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -201,16 +200,6 @@ def check(
     for name, accepted in ranges.items():
         if name in values:
             accepted.check(prefix + name, values[name])
-
-
-def is_finite(value: Any) -> bool:
-    """Returns whether the numbers in a value or in a list of values are finite."""
-    if isinstance(value, tuple | list):
-        return all(map(is_finite, value))
-    try:
-        return not isinstance(value, numbers.Real) or math.isfinite(value)
-    except OverflowError:  # a whole number beyond float
-        return False
 
 
 def has_number(value: Any) -> bool:

@@ -388,11 +388,11 @@ def groups(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises a FieldError for a field of an optimizer that is not accepted."""
+    """Raises a UserError for an unknown or unaccepted field of an optimizer."""
     for name, group in groups(config):
-        for field, value in group.items():
-            if not ranges.is_finite(value):
-                raise FieldError(f"config.{name}.{field}", value, "finite")
+        for field in group:
+            if field not in RANGES:
+                raise UserError(f"config.{name}.{field} is unknown: remove it")
         ranges.check(RANGES, group, f"config.{name}.")
 
 
@@ -421,19 +421,18 @@ def make_schedule(config: ConfigDict, name: str = "optimizer") -> optax.Schedule
     """Returns the learning-rate schedule of a config group.
 
     Args:
-        config: has a group `name`, whose `schedule` is a key of `SCHEDULES` and whose
-            `learning_rate` is the peak rate (a factor for "noam", which reads
-            `config.model.d_model`).
+        config: has a group `name` that `check` accepts, whose `schedule` is a key of
+            `SCHEDULES` and whose `learning_rate` is the peak rate (a factor for "noam",
+            which reads `config.model.d_model`).
         name: name of the group.
 
     Raises:
-        UserError: for a field of the group that is missing or not accepted, or a
-            schedule that reaches 0 before `config.train_steps`.
+        UserError: for a field of the group that is missing, or a schedule that reaches
+            0 before `config.train_steps`.
     """
     optimizer = config[name]
     _require(optimizer, ("schedule", "learning_rate"), f"config.{name}", name)
     kind, peak = optimizer.schedule, optimizer.learning_rate
-    ranges.check(RANGES, optimizer, f"config.{name}.")
     make = SCHEDULES[kind]
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.schedule={kind}", name)

@@ -493,6 +493,7 @@ def test_the_table_of_optimizers_has_a_function_for_each():
             "^config.optimizer.schedule=step_decay needs config.optimizer.decay_begin, "
             "config.optimizer.decay_every, config.optimizer.decay_factor: a flag",
         ),
+        ({"b3": 0.5}, "^config.optimizer.b3 is unknown: remove it$"),
         ({"b1": 1.0}, "^config.optimizer.b1 is 1.0: must be at least 0 and below 1$"),
         (
             {"eps": 0.0},
@@ -515,6 +516,7 @@ def test_the_table_of_optimizers_has_a_function_for_each():
 def test_an_invalid_optimizer_is_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         config = make_config(**changes)
+        optimizers.check(config)
         make_optimizer(config)
 
 
