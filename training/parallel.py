@@ -116,12 +116,9 @@ class Layout:
         self._rules = rules
 
         def leaf(path, x):
-            cut = sharding.partition(
-                sharding.path_text(path), x.shape, rules, self.mesh.shape
-            )
-            placed = self._replicated
-            if cut.spec != PartitionSpec():
-                placed = NamedSharding(self.mesh, cut.spec)
+            name, mesh = sharding.path_text(path), self.mesh
+            spec = sharding.partition(name, x.shape, rules, mesh.shape)
+            placed = NamedSharding(mesh, spec) if any(spec) else self._replicated
             return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
 
         return jax.tree_util.tree_map_with_path(leaf, jax.eval_shape(init, rng))

@@ -16,11 +16,10 @@ moments and averages have the paths of their parameters, and are cut like them.
 
 import contextlib
 import fnmatch
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -37,21 +36,6 @@ AXES = (DATA, FSDP, TENSOR)
 Rules = Sequence[tuple[str, tuple[str | None, ...]]]
 
 
-class Partition(NamedTuple):
-    """Sharding of an array.
-
-    Attributes:
-        spec: mesh axis of each axis of the array.
-        rule: pattern of the rule that was applied; "" for none.
-        undivided: True if the rule does not apply, as the mesh's axis does not divide
-            the length of the array's.
-    """
-
-    spec: PartitionSpec
-    rule: str = ""
-    undivided: bool = False
-
-
 def rules_of(config: ConfigDict) -> Rules:
     """Returns the rules of the models of a config."""
     fields = ("architecture", "discriminator_architecture")
@@ -66,8 +50,10 @@ def path_text(path: Any) -> str:
 
 def partition(
     path: str, shape: tuple[int, ...], rules: Rules, mesh: Mapping[str, int]
-) -> Partition:
-    """Returns the sharding of an array.
+) -> PartitionSpec:
+    """Returns the mesh axis of each axis of an array.
+
+    A rule applies only if the mesh's axes divide the lengths of the array's.
 
     Args:
         path: path of the parameter, or one that ends in it, such as
@@ -77,15 +63,12 @@ def partition(
         mesh: number of devices of each axis of the mesh.
     """
     axes: list[str | None] = [None] * len(shape)
-    rule, undivided = "", False
     for pattern, spec in rules:
         # Factored moments of an optimizer have fewer axes than their parameter.
         if len(spec) <= len(shape) and fnmatch.fnmatchcase(f"/{path}", f"*/{pattern}"):
             lengths = zip(spec, shape, strict=False)
-            undivided = any(name and n % mesh[name] for name, n in lengths)
-            if not undivided:
+            if not any(name and n % mesh[name] for name, n in lengths):
                 axes[: len(spec)] = [n if n and mesh[n] > 1 else None for n in spec]
-            rule = pattern
             break
     parts = mesh[FSDP]
     free = [
@@ -96,12 +79,7 @@ def partition(
         axes[int(np.argmax(free))] = FSDP
     while axes and axes[-1] is None:
         axes.pop()
-    return Partition(PartitionSpec(*axes), rule, undivided)
-
-
-def divisor(spec: PartitionSpec, mesh: Mapping[str, int]) -> int:
-    """Returns the number of pieces that an array is cut into."""
-    return math.prod(mesh[name] for name in spec if name is not None)
+    return PartitionSpec(*axes)
 
 
 _current: ContextVar[tuple[Mesh, Rules] | None] = ContextVar("mesh", default=None)
@@ -132,7 +110,7 @@ def all_gather(params: Any) -> Any:
     mesh, rules = current
 
     def leaf(path, x):
-        spec = partition(path_text(path), x.shape, rules, mesh.shape).spec
+        spec = partition(path_text(path), x.shape, rules, mesh.shape)
         if FSDP not in spec:
             return x
         whole = PartitionSpec(*(None if name == FSDP else name for name in spec))

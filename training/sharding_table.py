@@ -38,30 +38,19 @@ def table(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
         rules: rules of the model.
         mesh: number of devices of each axis of the mesh.
     """
-    groups: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0])
+    sizes_by_axes: dict[str, list[int]] = collections.defaultdict(list)
     for path, x in jax.tree_util.tree_leaves_with_path(like):
-        cut = sharding.partition(sharding.path_text(path), x.shape, rules, mesh)
-        axes = ", ".join(name or "-" for name in cut.spec) or "replicated"
-        if cut.undivided:
-            axes += f" ({sharding.TENSOR} does not divide it)"
-        group = groups[cut.rule or "(no rule)", axes]
-        group[0] += 1
-        group[1] += (
-            math.prod(x.shape) * x.dtype.itemsize // sharding.divisor(cut.spec, mesh)
-        )
-    rows = [("parameters and moments", "sharded over", "arrays", "per device")]
-    rows += [
-        (rule, axes, f"{count:,}", bytes_text(size))
-        for (rule, axes), (count, size) in sorted(groups.items())
-    ]
-    total = sum(size for _, size in groups.values())
-    rows.append(
-        ("all", "", f"{sum(n for n, _ in groups.values()):,}", bytes_text(total))
-    )
+        spec = sharding.partition(sharding.path_text(path), x.shape, rules, mesh)
+        pieces = math.prod(mesh[name] for name in spec if name)
+        axes = ", ".join(name or "-" for name in spec) or "replicated"
+        sizes_by_axes[axes].append(math.prod(x.shape) * x.dtype.itemsize // pieces)
+    groups = [*sorted(sizes_by_axes.items())]
+    groups += [("all", [size for _, group in groups for size in group])]
+    rows = [("sharded over", "arrays", "per device")]
+    rows += [(axes, f"{len(x):,}", bytes_text(sum(x))) for axes, x in groups]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
-        for a, b, c, d in rows
+        f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows
     ]
     sizes = ", ".join(f"{name} {n}" for name, n in mesh.items())
     return [f"mesh: {sizes}", *lines]
