@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from base.errors import UserError
 from figures import canvas, charts, drawings, heatmaps, strips
-from results import compare_captions
 from results.arguments import Parser, run_main
 from results.records import ROOT
 from results.schema import rows
@@ -107,7 +106,7 @@ def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:
 def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
     """Draws the figures of a run into a folder."""
     if len(runs) > 1:
-        compare_captions.main([*map(str, runs), "--images", "1", "--to", str(folder)])
+        _compare(runs, folder / drawing.figure)
         return
     run = trained.load(runs[0])
     if drawing.line:
@@ -115,6 +114,18 @@ def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
     else:
         split = "validation" if "validation" in drawing.figure else "test"
         evaluate.draw(run.task, run.state, Evaluation(split), folder)
+
+
+def _compare(runs: Sequence[Path], path: Path) -> None:
+    """Draws the captions that several runs give to the first image of the test."""
+    captions = []
+    for workdir in runs:
+        run = trained.load(workdir)
+        first = run.task.examples("test", full=False)["test"][:1]
+        (best,) = run.task.answers(run.state, first, run.task.EvaluationOptions())
+        captions.append(best.details.strip._replace(label=workdir.name))
+    image, references = best.details.example.image, best.details.references
+    strips.caption_strips(image, captions, "Test image 1", path, references=references)
 
 
 def redraw(root: Path = ROOT, to: Path | None = None) -> list[Path]:

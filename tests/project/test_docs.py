@@ -150,16 +150,15 @@ def untrained_runs(lines):
         elif words[:2] == ["python", "train.py"]:
             trained.add(flags.get("--workdir"))
         elif words[0] == "python" and words[1] in READERS:
-            untrained += {flags.get("--workdir")} - trained
-        elif words[:3] == ["python", "-m", "results.compare_captions"]:
-            untrained += {word for word in words if word.startswith("runs/")} - trained
+            others = [x for name, x in flags.items() if name == "--compare"]
+            untrained += {flags.get("--workdir"), *others} - trained
     return untrained
 
 
 def test_a_run_must_be_trained_before_it_is_used():
     train = ["python", "train.py", "--config=c", "--workdir=runs/a"]
     use = ["python", "predict.py", "--workdir=runs/a"]
-    compare = ["python", "-m", "results.compare_captions", "runs/a", "runs/b"]
+    compare = ["python", "explore.py", "--workdir=runs/a", "--compare=runs/b"]
     assert untrained_runs([train, use]) == []
     assert untrained_runs([use, train]) == ["runs/a"]
     assert untrained_runs([train, compare]) == ["runs/b"]
