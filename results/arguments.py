@@ -1,21 +1,12 @@
 """Arguments and errors of the modules of `results` that are run."""
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
 from base.errors import UserError, parse_number
-
-# Lines for errors of argparse, by their patterns.
-_ARGUMENTS = {
-    r"argument (\S+): invalid whole value: (.*)": r"\1 is \2: must be a whole number",
-    r"argument (\S+): expected .* argument": r"\1 needs a value: \1 VALUE",
-    "unrecognized arguments: (.*)": r"\1 is unknown",
-    "the following arguments are required: (.*)": r"\1 is missing",
-}
 
 
 def whole(text: str) -> int:
@@ -35,8 +26,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises a UserError for an error of argparse."""
-        for pattern, line in _ARGUMENTS.items():
-            message = re.sub(pattern, line, message)
         raise UserError(f"{message}; see --help")
 
 
