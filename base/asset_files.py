@@ -3,11 +3,9 @@
 The parameters of a run fit only the ids that it was trained with. So a run without a
 checkpoint writes its assets, and a run with one keeps them: what today's data give must
 equal what is there, or the data have changed and the run is refused. `seal` adds a
-manifest (see `manifest`), and `verify` checks it. Runs older than manifests have none.
+manifest (see `manifest`), and `verify` checks it, before the files are read.
 """
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from base import manifest, storage
@@ -48,40 +46,33 @@ def write(path: Path, content: str | bytes) -> None:
         storage.write(path, content)
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turns an error about the content of an asset into a UserError that names it."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None
-
-
 def seal(folder: Path) -> None:
     """Writes the manifest of complete assets.
 
     Raises:
         UserError: if the run has a checkpoint and a file is damaged.
     """
-    if not (folder.is_dir() and any(folder.iterdir())):
-        return
-    if are_kept(folder) and _digests(folder):
-        verify(folder)
-    manifest.write(folder)
+    if _exist(folder):
+        if are_kept(folder) and _digests(folder):
+            verify(folder)
+        manifest.write(folder)
 
 
 def verify(folder: Path) -> None:
-    """Checks the assets of a run, if they have a manifest.
+    """Checks the assets of a run, if it has any.
 
     Raises:
         UserError: for the first file that is damaged.
     """
-    if (folder / manifest.NAME).exists():
-        try:
+    try:
+        if _exist(folder):
             manifest.check(folder)
-        except manifest.DamageError as error:
-            raise UserError(f"{folder} is damaged ({error}): {WRITTEN_AGAIN}") from None
+    except manifest.DamageError as error:
+        raise UserError(f"{folder} is damaged ({error}): {WRITTEN_AGAIN}") from None
+
+
+def _exist(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _digests(folder: Path) -> dict[str, str]:

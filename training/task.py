@@ -18,7 +18,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, spread
-from base.errors import UserError
+from base.errors import WRITTEN_AGAIN, UserError
 from base.options import Options
 from base.records import SearchTree
 from figures.attention import AttentionMap, draw_attention
@@ -335,7 +335,12 @@ def create(config: ConfigDict, workdir: Path, *, training: bool) -> Task:
     folder = Path(workdir) / "assets"
     if not training:
         asset_files.verify(folder)
-    assets = config.task.prepare(config, workdir, training=training)
+    try:
+        assets = config.task.prepare(config, workdir, training=training)
+    except FileNotFoundError as error:
+        if training:
+            raise
+        raise UserError(f"{error.filename} is missing: {WRITTEN_AGAIN}") from None
     if training:
         asset_files.seal(folder)
     with checks.model_errors(config):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError, parse_json
+from base.errors import UserError, parse_json
 from tasks.common.text import normal
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -108,28 +108,14 @@ class Vocabulary:
     """A trained vocabulary, which encodes texts and decodes ids.
 
     Args:
-        path: path of a model written by `train_vocabulary`; its SHA-256 is compared
-            with that in `<path>.json`.
-
-    Raises:
-        UserError: if there is no readable model at `path`.
+        path: path of a model written by `train_vocabulary`.
     """
 
     def __init__(self, path: str | Path):
         import sentencepiece
 
-        path = Path(path)
-        record = path.with_name(path.name + ".json")
-        try:
-            content = path.read_bytes()
-            expected = _parse(record.read_bytes())["model"] if record.exists() else None
-            if expected not in (None, storage.sha256(content)):
-                raise ValueError
-            self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except (OSError, RuntimeError, ValueError, KeyError):
-            raise UserError(
-                f"{path} is not a readable vocabulary: {WRITTEN_AGAIN}"
-            ) from None
+        content = Path(path).read_bytes()
+        self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
 
     @property
     def size(self) -> int:

@@ -163,9 +163,8 @@ class Adversarial(Task):
                 classes = (names[label] for label in images.labels)
                 files.write(folder, zip(images.paths, classes, strict=True))
                 left_out = user_files.left_out(folder, training=False)
-        with asset_files.reading(path):
-            names = storage.lines(path.read_text("utf-8"), str(path))
-            return Assets(tuple(names), left_out)
+        names = storage.lines(path.read_text("utf-8"), str(path))
+        return Assets(tuple(names), left_out)
 
     def __init__(self, config: ConfigDict, assets: Assets):
         """Builds both networks; see `Task`."""

@@ -126,8 +126,7 @@ class Recognition(Task):
 
         if training:
             read_files()
-        with asset_files.reading(path):
-            names = storage.lines(path.read_text("utf-8"), str(path))
+        names = storage.lines(path.read_text("utf-8"), str(path))
         return Assets(tuple(names), read_files)
 
     def __init__(self, config: ConfigDict, assets: Assets):

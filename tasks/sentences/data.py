@@ -225,16 +225,10 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
 
 
 def load(folder: Path) -> Sentences:
-    """Returns the sentences of a run from its assets.
-
-    Raises:
-        UserError: for assets that are missing or damaged.
-    """
-    path = folder / "sentences.json"
-    with asset_files.reading(path):
-        assets = parse_json(path.read_text("utf-8"))
-        splits = {split: list(map(tuple, assets["splits"][split])) for split in SPLITS}
-        return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
+    """Returns the sentences of a run from its assets."""
+    assets = parse_json((folder / "sentences.json").read_bytes())
+    splits = {split: list(map(tuple, assets["splits"][split])) for split in SPLITS}
+    return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
 
 
 def batches(

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base import asset_files, storage
+from base import asset_files
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from figures.attention import Places, attention_map
@@ -116,9 +116,7 @@ class Listening(Task):
             if isinstance(speech.source, audio.Files):
                 speech.source.files.write(folder, speech.source.examples())
             return speech
-        with asset_files.reading(path):
-            text = storage.read_regular(path).decode("utf-8")
-        return Speech(config, Characters(text), left_out)
+        return Speech(config, Characters(path.read_bytes().decode()), left_out)
 
     def __init__(self, config: ConfigDict, assets: Speech):
         """Builds the model and the objective; see `Task`."""

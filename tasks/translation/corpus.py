@@ -108,27 +108,14 @@ class TextAssets(NamedTuple):
     batches: TranslationBatches | None = None  # training batches; None unless training
 
     def pairs(self, split: str) -> tuple[list[str], list[str]]:
-        """Returns the sources and references of a split, in normal form.
-
-        Raises:
-            UserError: if the split is missing, damaged or empty.
-        """
-        path = self.folder / f"{split}.json"
-        with asset_files.reading(path):
-            rows = parse_json(path.read_text("utf-8"))
-            if not all(isinstance(row, list) for row in [rows, *rows]):
-                raise TypeError
-            pairs = [(normal(source), normal(reference)) for source, reference in rows]
-        if not pairs:
-            raise UserError(f"the {split} split in {self.folder} is empty")
-        sources, references = zip(*pairs, strict=True)
-        return list(sources), list(references)
+        """Returns the sources and references of a split, in normal form."""
+        rows = parse_json((self.folder / f"{split}.json").read_bytes())
+        sources, references = zip(*rows, strict=True)
+        return [*map(normal, sources)], [*map(normal, references)]
 
     def near_duplicates(self, split: str) -> list[int]:
         """Returns the indices of the pairs with a similar source in training."""
-        path = self.folder / _NEAR_DUPLICATES
-        with asset_files.reading(path):
-            return parse_json(path.read_text("utf-8"))[split]
+        return parse_json((self.folder / _NEAR_DUPLICATES).read_bytes())[split]
 
 
 def write_assets(

@@ -348,12 +348,6 @@ def _entries(path: str, key: str, name: str) -> list[dict]:
 
 
 def load(folder: Path) -> Vocabulary:
-    """Returns the vocabulary of a run from its assets.
-
-    Raises:
-        UserError: if it is missing or damaged.
-    """
-    path = folder / "vocabulary.json"
-    with asset_files.reading(path):
-        content = parse_json(path.read_bytes())
-        return Vocabulary(Words(content["words"]), tuple(content["answers"]))
+    """Returns the vocabulary of a run from its assets."""
+    content = parse_json((folder / "vocabulary.json").read_bytes())
+    return Vocabulary(Words(content["words"]), tuple(content["answers"]))

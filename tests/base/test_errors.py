@@ -1,14 +1,9 @@
 """Texts that become numbers, literals and JSON: in one place, and never a traceback."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from base.errors import UserError, parse_json, parse_literal, parse_number, parse_whole
 from tasks.common import user_files, vocabulary
-from tasks.questions.babi import sources
-from tasks.sentences import data as sentences
-from tasks.translation import corpus
 from training import checkpoints, configuration, encoding
 from training.log import read_rows
 
@@ -72,20 +67,14 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     """Whatever it is: each file is read by the function that reads it in a run."""
     folder = tmp_path / "assets"
     files = [tmp_path / "config.json"]
-    names = "sentences.json vocabularies.json near_duplicates.json".split()
-    names.append(user_files._ASSET)
-    for path in (*files, *(folder / name for name in names)):
+    for path in (*files, folder / user_files._ASSET):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     (tmp_path / "metrics.jsonl").write_text(f"{content}\n{content}\n")
-    assets = SimpleNamespace(folder=folder)
     reads = [
         lambda: encoding.read_json(tmp_path),
         lambda: configuration.load(tmp_path),
-        lambda: sentences.load(folder),
-        lambda: sources.load({}, tmp_path),
         lambda: read_rows(tmp_path / "metrics.jsonl"),
-        lambda: corpus.TextAssets.near_duplicates(assets, "test"),
     ]
     for read in reads:
         with pytest.raises(UserError) as error:

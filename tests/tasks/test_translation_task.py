@@ -25,7 +25,6 @@ from generation.options import SamplingOptions, TranslationOptions
 from tasks.common.batches import pad
 from tasks.common.vocabulary import EOS, UNK
 from tasks.translation import corpus
-from tasks.translation.corpus import TextAssets
 from tasks.translation.task import Translation
 from training import configuration, evaluate
 from training.state import gradients
@@ -481,12 +480,3 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
     japanese = Translation(config, task.assets)
     with pytest.raises(UserError, match="BLEU's tokenizer ja-mecab needs"):
         evaluate.evaluate(japanese, state, "test", TranslationOptions())
-
-
-@pytest.mark.parametrize(
-    "damaged", [b"", b"null", b"{}", b'[["a"]]', b'["ab"]', b'[["a", 7]]']
-)
-def test_damaged_pairs_of_a_run_without_a_manifest_are_refused(tmp_path, damaged):
-    (tmp_path / "test.json").write_bytes(damaged)
-    with pytest.raises(UserError, match="test.json cannot be read"):
-        TextAssets(None, tmp_path).pairs("test")
