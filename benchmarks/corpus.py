@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import Vocabulary, train_vocabulary
-from tasks.translation import corpus as task_corpus
+from tasks.translation import parallel_text
 
 
 def write_corpus(config, folder: Path) -> Vocabulary:
@@ -21,7 +21,7 @@ def write_corpus(config, folder: Path) -> Vocabulary:
     Returns:
         The vocabulary.
     """
-    corpus = task_corpus.read(config.data)
+    corpus = parallel_text.load(config.data)
     print(corpus)
     folder.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:

@@ -56,7 +56,7 @@ from tasks.sentences import entailment
 from tasks.speech import sources as speech_data
 from tasks.speech.digits import NAMES
 from tasks.speech.metrics import error_rates
-from tasks.translation import corpus
+from tasks.translation import parallel_text
 from tasks.translation.corpora.records import Pair
 from tasks.visual_questions.scenes import CHANCE
 from training import configuration, evaluate
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def translation(flag: str) -> Floors:
     """Copying the source, and the target of the most similar training source."""
     data = _config(flag).data
-    read = corpus.read(data)
+    read = parallel_text.load(data)
     sources, references = zip(*read.test, strict=True)
     nearest = [target for _, target in nearest_pairs(sources, read.train)]
     near = set(read.near_duplicates["test"])
@@ -151,7 +151,7 @@ def _translation(
 def reversal() -> Floors:
     """Copying the letters in their order."""
     sources, references = zip(
-        *corpus.read(_config("bahdanau_nmt:reversal").data).test, strict=True
+        *parallel_text.load(_config("bahdanau_nmt:reversal").data).test, strict=True
     )
     accuracy = {"word_accuracy": word_accuracy(sources, references)}
     return {"copy of the source": accuracy}

@@ -1,4 +1,4 @@
-"""Helpers for tests of translators: a batch, variables, full passes, decoding steps."""
+"""Helpers for tests of translators: corpora, batches, full passes, decoding steps."""
 
 import collections
 import functools
@@ -10,7 +10,10 @@ import optax
 import pytest
 from flax import errors
 
+from base.fields import defaults
 from base.records import AttentionRecord, DrawRecord, records_of
+from tasks.translation import parallel_text
+from tasks.translation.corpus import TranslationData
 
 BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
 
@@ -19,6 +22,15 @@ COMPILER_OPTIONS = {"xla_backend_optimization_level": 0}
 if jax.__version_info__ < (0, 12):  # later versions reject it
     COMPILER_OPTIONS["xla_cpu_use_fusion_emitters"] = False
 quick_jit = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
+
+
+def load(corpus, source, target, files=None, **fields):
+    """Reads a corpus, by default without made-up names."""
+    data = defaults(TranslationData)
+    languages = {"source_language": source, "target_language": target}
+    data.update({"corpus": corpus, "made_up_names": 0.0} | languages | fields)
+    data.files.update(files or {})
+    return parallel_text.load(data)
 
 
 def sentences():

@@ -184,22 +184,6 @@ def _longest(vocabulary: Vocabulary, pair: Sequence[str]) -> int:
     return max(len(vocabulary.encode(text)) for text in pair)
 
 
-def read(data: ConfigDict) -> parallel_text.Corpus:
-    """Returns the sentence pairs selected by `config.data`; for errors see `load`."""
-    return parallel_text.load(
-        data.corpus,
-        data.source_language,
-        data.target_language,
-        extra=data.extra_corpora,
-        min_words=data.min_words,
-        max_words=data.max_words,
-        train_min_words=data.train_min_words,
-        made_up_names=data.made_up_names,
-        files=data.files.to_dict(),
-        split_seed=data.split_seed,
-    )
-
-
 def examples(
     config: ConfigDict, assets: TextAssets, split: str
 ) -> dict[str, list[int]]:

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from base import storage
 from base.errors import UserError
@@ -80,54 +81,37 @@ class Corpus:
         return "\n".join([*self.report, sizes, leaked])
 
 
-def load(
-    corpus: str,
-    source_language: str,
-    target_language: str,
-    *,
-    extra: Sequence[str] = (),
-    min_words: int = 3,
-    max_words: int = 40,
-    train_min_words: int = 1,
-    made_up_names: float = 0.0,
-    files: Mapping[str, str] | None = None,
-    split_seed: int = 0,
-) -> Corpus:
-    """Reads a corpus; downloads and converts it on first use.
+def load(data: ConfigDict) -> Corpus:
+    """Reads the corpora of `config.data`; downloads and converts them on first use.
+
+    The corpora of `extra_corpora` add the pairs of all their splits to training. A
+    validation or test split that is part of a corpus is not limited to `min_words` and
+    `max_words`: a published test set stays complete. A missing split of `files` is
+    taken from the end of its training split.
 
     Args:
-        corpus: name of the corpus; see the module's docstring.
-        source_language: source language, such as "en".
-        target_language: target language, such as "de".
-        extra: names of corpora to add to training, with the pairs of all their splits.
-        min_words: minimum number of words of a source in validation and test.
-        max_words: maximum number of words of either side. Validation and test splits
-            that are part of the corpus are not limited: a published test set stays
-            complete.
-        train_min_words: minimum number of words of a source in training.
-        made_up_names: fraction of the training pairs with names in which the names are
-            replaced; see `make_up_names`. Not in `files` and `tfds:NAME`.
-        files: files of the corpus `files`; see
-            `tasks.translation.corpora.files.read_files`. A missing "validation" or
-            "test" is taken from the end of "train".
-        split_seed: seed that selects the groups for validation and test, if the corpus
-            has no splits.
+        data: fields of `tasks.translation.corpus.TranslationData`.
 
     Raises:
         UserError: if the data cannot be found, downloaded or read.
     """
-    languages = source_language, target_language
-    read = functools.partial(_splits, languages=languages, files=files, seed=split_seed)
-    splits = read(corpus, limits=(min_words, max_words))
+    corpus, languages = data.corpus, (data.source_language, data.target_language)
+    read = functools.partial(
+        _splits,
+        languages=languages,
+        files=data.files.to_dict(),
+        seed=data.split_seed,
+    )
+    splits = read(corpus, limits=(data.min_words, data.max_words))
     train, validation, test = (splits[name] for name in SPLITS)
     unchanged = set(train.pairs) if corpus.startswith(_OWN) else set()
-    for name in extra:
-        whole = read(name, limits=(1, max_words))
+    for name in data.extra_corpora:
+        whole = read(name, limits=(1, data.max_words))
         for split in SPLITS:
             train.add(whole[split])
             unchanged.update(whole[split].pairs if name.startswith(_OWN) else ())
     validation.remove(test.pairs, "in test")
-    train.limit(train_min_words, max_words, "train_min_words")
+    train.limit(data.train_min_words, data.max_words, "train_min_words")
     train.keep(list(dict.fromkeys(train.pairs)), "repeated")
     count = len(train.pairs)
     train.remove([*validation.pairs, *test.pairs], "in validation or test")
@@ -139,15 +123,15 @@ def load(
     for name, selection in splits.items():
         if not selection.pairs:
             raise UserError(
-                f"corpus {corpus} {source_language}-{target_language} has no {name} "
-                f"pairs: {selection}"
+                f"corpus {corpus} {'-'.join(languages)} has no {name} pairs: "
+                f"{selection}"
             )
     overlaps = {x: overlap(train.pairs, splits[x].pairs) for x in EVALUATION_SPLITS}
     changed = [pair for pair in train.pairs if pair not in unchanged]
-    renamed = iter(make_up_names(changed, made_up_names))
+    renamed = iter(make_up_names(changed, data.made_up_names))
     pairs = [pair if pair in unchanged else next(renamed) for pair in train.pairs]
     report = [f"{name} pairs: {splits[name]}" for name in SPLITS]
-    if unchanged and made_up_names:
+    if unchanged and data.made_up_names:
         report.append(
             "names in files and tfds:NAME are kept: config.data.made_up_names is for "
             "homeassistant and libreoffice"
@@ -297,13 +281,13 @@ def _splits(
     corpus: str,
     *,
     languages: tuple[str, str],
-    files: Mapping[str, str] | None,
+    files: Mapping[str, str],
     seed: int,
     limits: tuple[int, int],
 ) -> dict[str, Selection]:
     """Reads the splits of a corpus; `limits` are those of validation and test."""
     if corpus == "files":
-        splits = read_files(files or {}, languages)
+        splits = read_files(files, languages)
         return _hold_out(splits, limits, "config.data.files.train")
     if corpus.startswith("tfds:"):
         splits = read_tfds(corpus.removeprefix("tfds:"), languages)

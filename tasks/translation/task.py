@@ -42,6 +42,7 @@ from tasks.common.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from tasks.translation import corpus
 from tasks.translation.batching import TranslationBatches, eval_batches
 from tasks.translation.corpus import TextAssets, TranslationData
+from tasks.translation.parallel_text import load
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, TrainState
@@ -121,7 +122,7 @@ class Translation(Task):
         if not training:
             return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
         metrics.require_tokenizer(data.target_language)
-        texts, size, max_length = corpus.read(data), data.vocab_size, data.max_length
+        texts, size, max_length = load(data), data.vocab_size, data.max_length
         vocabulary = corpus.write_assets(
             texts, folder, vocab_size=size, max_length=max_length
         )

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from translators import load
 
 from base import storage
 from base.errors import UserError
@@ -16,7 +17,6 @@ from tasks.translation.corpora import files, home_assistant, libreoffice, record
 from tasks.translation.corpora.files import read_files
 from tasks.translation.corpora.generated import english_number, german_number
 from tasks.translation.corpora.names import check_name
-from tasks.translation.parallel_text import load
 
 LANGUAGES = ("en", "de")
 

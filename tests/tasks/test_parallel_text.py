@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from translators import load
 
 from base import storage
 from base.errors import UserError
 from tasks.translation import parallel_text
 from tasks.translation.corpora import libreoffice
-from tasks.translation.parallel_text import leakage, load, make_up_names, overlap
+from tasks.translation.parallel_text import leakage, make_up_names, overlap
 
 LANGUAGES = ("en", "de")
 
@@ -224,7 +225,7 @@ def test_names_in_the_users_text_are_kept(tmp_path, cache, monkeypatch):
     assert corpora[1].report[3].startswith("names in files and tfds:NAME are kept")
     records = [("page", f"Emca{n} is off", f"Emca{n} ist aus") for n in range(101)]
     monkeypatch.setattr(libreoffice, "_read", lambda *_: iter(records))
-    extra = {"extra": ("libreoffice",), "made_up_names": 1.0}
+    extra = {"extra_corpora": ("libreoffice",), "made_up_names": 1.0}
     both = load("files", *LANGUAGES, files={"train": path}, **extra)
     count = len(corpora[0].train)
     assert both.train[:count] == corpora[0].train
@@ -236,7 +237,7 @@ def test_an_extra_corpus_is_added_only_to_training(cache, monkeypatch):
     single = load("numbers", "en", "de")
     records = [("page", *single.test[0]), ("page", "one more page", "noch eine Seite")]
     monkeypatch.setattr(libreoffice, "_read", lambda *_: iter(records))
-    both = load("numbers", "en", "de", extra=("libreoffice",))
+    both = load("numbers", "en", "de", extra_corpora=("libreoffice",))
     assert both.test == single.test and both.validation == single.validation
     assert both.train == [*single.train, ("one more page", "noch eine Seite")]
 
@@ -252,7 +253,7 @@ def test_leakage_is_measured_on_the_text_as_it_was_read(tmp_path, monkeypatch):
         "validation": _write(tmp_path, "validation", ["other"], ["anders"]),
         "test": _write(tmp_path, "test", sources, [f"{text}!" for text in targets]),
     }
-    fields = dict(files=files, min_words=1, extra=("libreoffice",))
+    fields = dict(files=files, min_words=1, extra_corpora=("libreoffice",))
     corpus = load("files", *LANGUAGES, made_up_names=1.0, **fields)
     assert not {*sources} <= {source for source, _ in corpus.train}
     assert corpus.test == load("files", *LANGUAGES, **fields).test

@@ -6,6 +6,7 @@ import unicodedata
 import numpy as np
 import pytest
 import soundfile
+from translators import load
 
 from base import storage
 from base.errors import UserError
@@ -87,7 +88,7 @@ def test_no_held_out_pair_is_in_training_in_another_form(form, tmp_path):
             lines = [unicodedata.normalize(each, pair[side]) for pair in part]
             (tmp_path / f"{split}.{language}").write_text("\n".join(lines), "utf-8")
     files = {split: str(tmp_path / split) for split in ("train", "test")}
-    corpus = parallel_text.load("files", "fr", "vi", files=files)
+    corpus = load("files", "fr", "vi", files=files)
     assert set(corpus.test) == set(pairs[3:7]) and corpus.leakage["verbatim"] == 0
     assert not set(corpus.test) & set(corpus.train) and len(corpus.train) == 18
 
