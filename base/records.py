@@ -103,8 +103,18 @@ class MemoryDetails:
     outputs: jax.Array
 
 
+class Sown:
+    """Base class of records that a model sows."""
+
+    collection: ClassVar[str]
+
+    def sown(self) -> tuple[str, str, Any]:
+        """Returns the arguments of `nn.Module.sow`."""
+        return self.collection, "record", self
+
+
 @flax.struct.dataclass
-class AttentionRecord:
+class AttentionRecord(Sown):
     """Attention weights of one layer and the meaning of their axes.
 
     Attributes:
@@ -129,13 +139,9 @@ class AttentionRecord:
     queries: str = flax.struct.field(pytree_node=False, default="queries")
     keys: str = flax.struct.field(pytree_node=False, default="keys")
 
-    def sown(self) -> tuple[str, str, "AttentionRecord"]:
-        """Returns the arguments of `nn.Module.sow`."""
-        return self.collection, "record", self
-
 
 @flax.struct.dataclass
-class DrawRecord:
+class DrawRecord(Sown):
     """Log-probability and entropy of random draws, for REINFORCE.
 
     Attributes:
@@ -152,13 +158,9 @@ class DrawRecord:
     entropy: jax.Array
     baseline: jax.Array | None = None
 
-    def sown(self) -> tuple[str, str, "DrawRecord"]:
-        """Returns the arguments of `nn.Module.sow`."""
-        return self.collection, "record", self
-
 
 @flax.struct.dataclass
-class GlimpseRecord:
+class GlimpseRecord(Sown):
     """Locations of the glimpses at an image; see `attention.glimpses.glimpse`.
 
     Attributes:
@@ -172,10 +174,6 @@ class GlimpseRecord:
     location: jax.Array
     size: int = flax.struct.field(pytree_node=False)
     scales: int = flax.struct.field(pytree_node=False)
-
-    def sown(self) -> tuple[str, str, "GlimpseRecord"]:
-        """Returns the arguments of `nn.Module.sow`."""
-        return self.collection, "glimpses", self
 
 
 class SearchTree(NamedTuple):

@@ -13,7 +13,7 @@ Axes: B batch; T target steps; `...` layer axes such as heads.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from attention.alignments import reinforce, update_baseline
 from attention.masks import later_mask
 from base.fields import Fields
 from base.ranges import WEIGHT
+from base.records import DrawRecord
 from training.state import Metrics
 
 
@@ -43,15 +44,8 @@ def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
     return {"baseline": jnp.zeros(())} if draws else None
 
 
-class Draws(Protocol):
-    """Random draws of a layer, [B, ..., T]; see `base.records.DrawRecord`."""
-
-    log_probability: jax.Array
-    entropy: jax.Array
-
-
 def reinforce_loss(
-    draws: Sequence[Draws],
+    draws: Sequence[DrawRecord],
     reward: jax.Array,
     baseline: jax.Array,
     mask: jax.Array,
@@ -78,7 +72,7 @@ def reinforce_loss(
 
 
 def sentence_loss(
-    draws: Sequence[Draws],
+    draws: Sequence[DrawRecord],
     reward: jax.Array,
     ends: jax.Array,
     baseline: jax.Array,
