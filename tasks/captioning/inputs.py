@@ -18,7 +18,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,20 +38,6 @@ _VOCABULARY_SCENES = 4000  # number of scenes whose captions train the vocabular
 _NETWORK = "EfficientNet-lite0"
 _BATCH = 50  # images per batch of feature maps
 _FILE_SIZE = 1000  # maps per cache file
-
-
-def check_files(files: Any, split: str) -> None:
-    """Raises a UserError unless a split of files is named; "test" may be absent.
-
-    `files` is `config.data.files.<split>`, with `captions` and `images`.
-    """
-    if split == "test" and not files.captions and not files.images:
-        return
-    if not files.captions or not files.images:
-        raise UserError(
-            f"config.data.files.{split} needs captions, a JSON file, and images, the "
-            "folder of the images that it names"
-        )
 
 
 @dataclasses.dataclass
@@ -179,7 +164,6 @@ class CaptionData:
 
     def _read(self, split: str) -> PhotoSet:
         files = self.fields.files[split]
-        check_files(files, split)
         if not files.captions:
             raise UserError(
                 f"config.data.files.{split} is not set: there are no images for "

@@ -29,6 +29,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, records_of
@@ -39,7 +40,7 @@ from generation.search import ALPHA, BEAM, Generator, Hypothesis, Search, array_
 from generation.teacher_forced import AttentionReader
 from tasks.captioning import captions
 from tasks.captioning.captions import Captioned
-from tasks.captioning.inputs import CaptionData, check_files
+from tasks.captioning.inputs import CaptionData
 from tasks.captioning.metrics import split_scores, word_boxes
 from tasks.common import user_files
 from tasks.common.batches import EndlessBatches
@@ -94,7 +95,14 @@ class CaptioningData(Fields):
             unread("files", self.files, "config.data.source=files")
             return
         for split in SPLITS:
-            check_files(getattr(self.files, split), split)
+            files = getattr(self.files, split)
+            if split == "test" and not files.captions and not files.images:
+                continue
+            if not files.captions or not files.images:
+                raise UserError(
+                    f"config.data.files.{split} needs captions, a JSON file, and "
+                    "images, the folder of the images that it names"
+                )
 
 
 class CaptioningLoss(reinforce.Weights):
