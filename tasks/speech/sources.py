@@ -76,7 +76,7 @@ class Speech:
         names = [field.name for field in dataclasses.fields(Mixing)]
         self.mixing = Mixing(**{name: data[name] for name in names})
         self._characters, self._left_out = characters, left_out
-        self._drawn = functools.cache(self._draw)
+        self.held_out = functools.cache(self._held_out)
 
     @functools.cached_property
     def source(self) -> Source:
@@ -110,21 +110,17 @@ class Speech:
             seed=self.config.seed,
         )
 
-    def held_out(self, split: str, words: int | None = None) -> list[HeldOut]:
-        """Returns the held-out utterances of a split, drawn once.
+    def _held_out(self, split: str, words: int | None = None) -> list[HeldOut]:
+        """Returns the held-out utterances of a split.
 
         `words` is their number of words; by default those of training.
         """
         data = self.config.data
-        low, high = (words, words) if words else (data.min_words, data.max_words)
-        return self._drawn(split, low, high)
-
-    def _draw(self, split: str, low: int, high: int) -> list[HeldOut]:
         return utterances.held_out(
             self.source,
             self.mixing,
             split,
-            words=(low, high),
+            words=(words, words) if words else (data.min_words, data.max_words),
             count=self.config.evaluation.utterances,
         )
 

@@ -189,12 +189,6 @@ def concatenate(parts: Sequence[Questions]) -> Questions:
     return Questions(*(np.concatenate([getattr(x, n) for x in moved]) for n in names))
 
 
-def _padded(array: np.ndarray, width: int, fill: int) -> np.ndarray:
-    """An array [..., J] with padding up to J = `width`."""
-    widths = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
-    return np.pad(array, widths, constant_values=fill)
-
-
 def deduplicate(
     parts: Sequence[Questions], limit: int
 ) -> tuple[list[Questions], np.ndarray | None]:
@@ -226,15 +220,13 @@ def deduplicate(
 
 def same_widths(parts: Sequence[Questions]) -> list[Questions]:
     """Questions whose arrays have equal numbers of words and of facts."""
-    fields = {"statements": 0, "question": 0, "facts": -1}  # with their padding
-    widths = {name: max(getattr(x, name).shape[-1] for x in parts) for name in fields}
-    return [
-        dataclasses.replace(
-            part,
-            **{
-                name: _padded(getattr(part, name), widths[name], fill)
-                for name, fill in fields.items()
-            },
-        )
-        for part in parts
-    ]
+    for name, fill in ("statements", 0), ("question", 0), ("facts", -1):
+        arrays = [getattr(part, name) for part in parts]
+        width = max(x.shape[-1] for x in arrays)
+        arrays = [
+            np.pad(x, ((0, 0), (0, width - x.shape[-1])), constant_values=fill)
+            for x in arrays
+        ]
+        pairs = zip(parts, arrays, strict=True)
+        parts = [dataclasses.replace(part, **{name: x}) for part, x in pairs]
+    return list(parts)
