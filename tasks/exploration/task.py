@@ -23,6 +23,7 @@ Axes: B episodes; T steps; D width of the features; I, J rows and columns of the
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -356,13 +357,9 @@ class Exploration(Task):
     def _text(self, answer: Any) -> str:
         """The actions, such as "up 3, press"."""
         names = self._environment(self.config.data.environment).actions
-        runs: list[list[Any]] = []
-        for action in answer["action"][: answer["length"]]:
-            if runs and runs[-1][0] == action:
-                runs[-1][1] += 1
-            else:
-                runs.append([action, 1])
-        return ", ".join(f"{names[a]} {n}" if n > 1 else names[a] for a, n in runs)
+        groups = itertools.groupby(answer["action"][: answer["length"]])
+        runs = [(names[action], len([*group])) for action, group in groups]
+        return ", ".join(f"{name} {n}" if n > 1 else name for name, n in runs)
 
     def parse(self, line: str, options: NoOptions) -> Episodes:
         """Returns the episode of an environment's name and a seed."""
