@@ -454,7 +454,7 @@ def labels(flag: str) -> Floors:
     floors: Floors = {}
     for name, key in by_key.items():
         train, test = (
-            [(str(key(*texts)), label) for label, *texts in examples.examples(split)]
+            [(str(key(*texts)), label) for label, *texts in examples.splits[split]]
             for split in ("train", "test")
         )
         floors[name] = {"accuracy": looked_up(train, test)}

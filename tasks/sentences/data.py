@@ -176,10 +176,6 @@ class Sentences(NamedTuple):
         """True if an example has two texts."""
         return len(self.splits["train"][0]) == 3
 
-    def examples(self, split: str) -> Sequence[Example]:
-        """Returns the examples of a split."""
-        return self.splits[split]
-
     def encode(self, examples: Sequence[Example], length: int) -> Batch:
         """Returns B examples as a batch.
 
@@ -264,7 +260,7 @@ def tfidf_accuracy(sentences: Sentences, split: str) -> float:
         return weighed / np.maximum(np.linalg.norm(weighed, axis=1), 1e-9)[:, None]
 
     def targets(split: str) -> np.ndarray:
-        examples = sentences.examples(split)
+        examples = sentences.splits[split]
         return np.array([sentences.labels.index(example[0]) for example in examples])
 
     x = vectors(train)
@@ -283,7 +279,7 @@ def tfidf_accuracy(sentences: Sentences, split: str) -> float:
 
 
 def _bags(sentences: Sentences, split: str) -> np.ndarray:
-    examples, size = sentences.examples(split), sentences.words.size
+    examples, size = sentences.splits[split], sentences.words.size
     bags = np.zeros((len(examples), size * (1 + sentences.paired)), np.float32)
     for row, (_, *texts) in enumerate(examples):
         for number, text in enumerate(texts):

@@ -126,9 +126,11 @@ class SentenceClassification(Task):
         correct = (logits.argmax(-1) == label).sum(dtype=jnp.float32)
         return nats.sum(), (count, {"training_accuracy": (100 * correct, count)})
 
-    def examples(self, split: str, *, full: bool = True) -> dict[str, list[Example]]:
+    def examples(
+        self, split: str, *, full: bool = True
+    ) -> dict[str, Sequence[Example]]:
         """Returns labelled texts; see `Task`."""
-        return {split: self.sentences.examples(split)}
+        return {split: self.sentences.splits[split]}
 
     def batch(self, examples: Sequence[Example]) -> dict[str, np.ndarray]:
         """Returns texts as ids; see `Sentences.encode`."""
