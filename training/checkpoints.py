@@ -452,10 +452,8 @@ def average(workdir: Path, n: int, like: Any) -> Any:
         like: see `restore`.
 
     Raises:
-        UserError: if there is no intact checkpoint, or `n` is below 1.
+        UserError: if there is no intact checkpoint.
     """
-    if n < 1:
-        raise UserError(f"cannot average {n} checkpoints: take 1 or more")
 
     def read(saved: Checkpoints) -> Any:
         intact, planned = saved.verify(), set(saved.planned())

@@ -126,9 +126,7 @@ class SentenceClassification(Task):
         correct = (logits.argmax(-1) == label).sum(dtype=jnp.float32)
         return nats.sum(), (count, {"training_accuracy": (100 * correct, count)})
 
-    def examples(
-        self, split: str, *, full: bool = True
-    ) -> dict[str, Sequence[Example]]:
+    def examples(self, split: str, *, full: bool = True) -> sentences.Splits:
         """Returns labelled texts; see `Task`."""
         return {split: self.sentences.splits[split]}
 
