@@ -1,7 +1,7 @@
 """Typed records of attention and sampled alignments, sown by models.
 
-A model sows its records as `module.sow(*record.sown())`; `apply` returns them in the
-collections named in `mutable`:
+A model sows its records by `sow`; `apply` returns them in the collections named in
+`mutable`:
 
     logits, sown = model.apply(variables, batch, train=False, mutable=["attention"])
     for record in records_of(sown, AttentionRecord):
@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import flax
 import jax
 import numpy as np
+from flax import linen as nn
 
 DETAILS = "details"
 """Collection that is mutable where the details of attention records are of use."""
@@ -200,6 +201,11 @@ class SearchTree(NamedTuple):
 
 
 Record = TypeVar("Record", AttentionRecord, DrawRecord, GlimpseRecord)
+
+
+def sow(module: nn.Module, record: Record) -> None:
+    """Sows a record in the collection of its type."""
+    module.sow(record.collection, "record", record)
 
 
 def records_of(sown: Mapping[str, Any], record_type: type[Record]) -> list[Record]:

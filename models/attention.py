@@ -30,7 +30,7 @@ from attention.alignments import (
 from attention.core import masked_softmax
 from attention.declaration import Scalar, ScoreParts
 from attention.scores import SCORES, STEPWISE_SCORES
-from base.records import DETAILS, AttentionRecord, DrawRecord, ScoreDetails
+from base.records import DrawRecord
 
 MATCHING_SCORES = {
     name: score
@@ -110,87 +110,14 @@ class AlignmentOutput(NamedTuple):
     Attributes:
         weights: [..., Q, K] attention weights.
         position: [..., Q], p_t predicted by local-p.
-        log_probability: [..., Q] log-probability of a sampled hard alignment.
-        entropy: [..., Q] entropy of the distribution it is sampled from, in nats.
+        sample: log-probability and entropy [..., Q] of a sampled hard alignment.
         query: [..., Q, D] queries of the scores; only for the details of a record.
     """
 
     weights: jax.Array
     position: jax.Array | None = None
-    log_probability: jax.Array | None = None
-    entropy: jax.Array | None = None
+    sample: DrawRecord | None = None
     query: jax.Array | None = None
-
-    def record(
-        self,
-        module: nn.Module,
-        parts: Callable[[], ScoreParts | list[ScoreParts] | None] = lambda: None,
-        mask: jax.Array | None = None,
-        *,
-        kind: str,
-        layer: int,
-        queries: str,
-        keys: str,
-    ) -> None:
-        """Sows an `AttentionRecord`, and a `DrawRecord` for a sampled hard alignment.
-
-        The weights must be [B, H, Q, K].
-
-        Args:
-            module: the module that sows.
-            parts: returns the parts of the scores [B, H, Q, K], if they have any, or
-                a list with those of each query, [B, 1, 1, K]; called only if the
-                details of the record are requested.
-            mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
-            kind: see `AttentionRecord`.
-            layer: index among the layers of this kind, from 0.
-            queries: meaning of the queries' axis.
-            keys: meaning of the keys' axis.
-        """
-        record = AttentionRecord(
-            self.weights,
-            self.position,
-            details=_details(parts(), mask) if detailed(module) else None,
-            kind=kind,
-            layer=layer,
-            queries=queries,
-            keys=keys,
-        )
-        module.sow(*record.sown())
-        if self.log_probability is not None:
-            draw = DrawRecord(self.log_probability, self.entropy)
-            module.sow(*draw.sown())
-
-
-def detailed(module: nn.Module) -> bool:
-    """Returns whether the details of attention records are requested."""
-    return module.is_mutable_collection(DETAILS) and not module.is_initializing()
-
-
-def _details(
-    parts: ScoreParts | list[ScoreParts] | None, mask: jax.Array | None
-) -> ScoreDetails | None:
-    """Parts in the shapes of `ScoreDetails`."""
-    if parts is None:
-        return None
-    if isinstance(parts, list):
-        each = [_details(part, mask) for part in parts]
-        details = jax.tree.map(lambda *x: jnp.concatenate(x, 1), *each)
-        return details and details.replace(own_keys=True)
-    batch = parts.query.shape[:2]
-    queries, keys = parts.query.shape[-2], parts.key.shape[-2]
-    bias = parts.bias if mask is None else jnp.where(mask, parts.bias, -jnp.inf)
-    heads = jnp.shape(bias)[-3] if jnp.ndim(bias) > 2 else 1
-    v = parts.v
-    return ScoreDetails(
-        query=parts.query,
-        key=jnp.broadcast_to(parts.key, (*batch, *parts.key.shape[-2:])),
-        scale=jnp.broadcast_to(parts.scale, (*batch, 1, 1))[..., 0, 0],
-        bias=jnp.broadcast_to(bias, (batch[0], heads, queries, keys)),
-        v=None if v is None else jnp.broadcast_to(v, (*batch, v.shape[-1])),
-        location=parts.location,
-        activation=parts.activation,
-    )
 
 
 class Alignment(nn.Module):
@@ -311,9 +238,8 @@ class Alignment(nn.Module):
         log_prob = log_probability(scores, drawn_weights, mask=mask)
         if soft is not None:
             log_prob = jnp.where(soft, 0, log_prob)
-        return AlignmentOutput(
-            weights, log_probability=log_prob, entropy=entropy(soft_weights)
-        )
+        sample = DrawRecord(log_prob, entropy(soft_weights))
+        return AlignmentOutput(weights, sample=sample)
 
 
 def glorot_uniform(

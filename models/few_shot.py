@@ -34,9 +34,9 @@ from attention.core import attend
 from attention.scores import SCORES
 from base.devices import data_axis
 from base.ranges import COUNT, LAYERS, SIZE, Choice
-from base.records import AttentionRecord
 from models.attention import Score
 from models.layers import Dense, check_fields
+from models.recording import sow_attention
 from models.recurrent import STANDARD, Recurrence
 from models.snail import FEW_SHOT, Snail, check_blocks
 
@@ -175,10 +175,9 @@ class MatchingNetwork(EpisodeClassifier):
         hidden = self.score_hidden or self.embedding
         score = Score(self.score, hidden=hidden, max_length=self.ways * self.shots)
         p, weights = attend(score(x[:, -1:], x[:, :-1]), labels)
-        record = AttentionRecord(
-            weights[:, None], kind="matching", queries="query", keys="steps"
+        sow_attention(
+            self, weights[:, None], kind="matching", queries="query", keys="steps"
         )
-        self.sow(*record.sown())
         return jnp.log(jnp.maximum(p[:, 0], _MIN))
 
 

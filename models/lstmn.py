@@ -30,14 +30,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.declaration import ScoreParts
 from attention.fast.scan import Matrix
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, read_tape, token_weights
 from base.ranges import SIZE, Choice
-from models.attention import MATCHING_SCORES, AlignmentOutput, glorot_uniform
+from base.records import ScoreDetails
+from models.attention import MATCHING_SCORES, glorot_uniform
 from models.layers import Dense
 from models.lstm_language import RecurrentLanguageModel
+from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Gates, StateMatrices
 
 # Arguments of a step of `tape_scan`: Matrices multiply, Shared is read, Input is per
@@ -370,15 +371,19 @@ class LSTMNLayer(nn.Module):
     ) -> None:
         """Sows weights [B, T, K] on a tape of hidden states, with `valid` [B, T, K]."""
 
-        def parts() -> ScoreParts:  # as in `read`
+        def details() -> ScoreDetails | None:
+            if tape is None:
+                return None
+            # As in `read`.
             summary = jnp.pad(weights @ tape.value, ((0, 0), (1, 0), (0, 0)))[:, :-1]
             projected = (query + summary @ w.summary)[:, None]
-            return MATCHING_SCORES[self.score].parts(projected, tape.key[:, None], v=v)
+            score = MATCHING_SCORES[self.score]
+            parts = score.parts(projected, tape.key[:, None], v=v)
+            return score_details(parts, tape.valid[:, None])
 
         keys = {"intra": "tokens", "cross": "source"}[kind]
         names = {"kind": kind, "layer": self.layer, "queries": "tokens", "keys": keys}
-        details = () if tape is None else (parts, tape.valid[:, None])
-        AlignmentOutput(weights[:, None]).record(self, *details, **names)
+        sow_attention(self, weights[:, None], details, **names)
 
 
 def _swap(x: jax.Array) -> jax.Array:

@@ -30,6 +30,8 @@ The language model of section 5 has memories of single words, the most recent on
 `MemoryNetworkLanguageModel`.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import jax
@@ -41,8 +43,10 @@ from attention.declaration import ScoreParts
 from attention.fast.bags import weighted_bag
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
-from models.attention import Alignment, AlignmentOutput, Score, detailed
+from base.records import ScoreDetails
+from models.attention import Alignment, Score
 from models.layers import PAD, check_fields, logits
+from models.recording import score_details, sow_attention
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
 
@@ -163,11 +167,11 @@ class MemoryNetwork(nn.Module):
         query_table = self.tables[0 if adjacent else 2]  # B
         u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
         samples = train and self.alignment == "gumbel"
-        records, hops = [], []
+        hops, parts = [], []
         for k in range(self.hops):
             layer = k if adjacent else 0
             m, c = memories[layer : layer + 2]
-            hops.append((self.scores[layer], u[:, None], m[:, None]))
+            parts.append(partial(self.scores[layer].parts, u[:, None], m[:, None]))
             scores = self.scores[layer](u, m)  # u^k m^k, [B, 1, N]
             aligned = self.alignments[layer](
                 scores,
@@ -179,8 +183,8 @@ class MemoryNetwork(nn.Module):
             o = p @ c  # o^k = sum_i p_i^k c_i^k
             previous = u if adjacent else u @ self.state_kernel  # u^k, or H u^k
             u = previous + o
-            records.append(aligned._replace(weights=p))
-        self._record(records, hops, mask)
+            hops.append((p, aligned.position))
+        self._record(*zip(*hops, strict=True), parts, mask)
         w = self.tables[-1].T if adjacent else self.answer_kernel  # W
         x = (u @ w)[:, 0, : self.vocab_size]
         return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
@@ -210,22 +214,24 @@ class MemoryNetwork(nn.Module):
 
     def _record(
         self,
-        records: list[AlignmentOutput],
-        hops: list[tuple[Score, jax.Array, jax.Array]],
+        weights: Sequence[jax.Array],
+        position: Sequence[jax.Array | None],
+        parts: Sequence[Callable[[], ScoreParts | None]],
         mask: jax.Array,
     ) -> None:
-        """Sows the attention of all hops, each with its score, query and keys."""
-        weights = jnp.concatenate([x.weights for x in records], 1)[:, None]
-        position = None
-        if records[0].position is not None:
-            position = jnp.stack([x.position for x in records], -1)
-        aligned = records[0]._replace(weights=weights, position=position)
-        aligned.record(
+        """Sows the attention of all hops, [B, 1, N] each."""
+
+        def details() -> ScoreDetails | None:
+            each = [score_details(hop(), mask[:, None]) for hop in parts]
+            joined = jax.tree.map(lambda *x: jnp.concatenate(x, 1), *each)
+            return joined and joined.replace(own_keys=True)
+
+        sow_attention(
             self,
-            lambda: [score.parts(*query_and_key) for score, *query_and_key in hops],
-            mask[:, None],
+            jnp.concatenate(weights, 1)[:, None],
+            details,
+            position=None if position[0] is None else jnp.stack(position, -1),
             kind="memory",
-            layer=0,
             queries="hops",
             keys="sentences",
         )
@@ -326,19 +332,28 @@ class MemoryNetworkLanguageModel(nn.Module):
         # Records are of these tokens, without those before them.
         these = (slice(None), None, slice(None), slice(self.memory - 1, None))
         inside = from_window(mask, text.shape[1])[these]
+
+        def details(u: jax.Array) -> ScoreDetails | None:
+            if carry is not None:
+                return None  # earlier tokens take part, too
+            bias = from_window(u @ time_a.T, text.shape[1])[these]
+            parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
+            return score_details(parts, inside)
+
         for k in range(self.hops):
             # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
             scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
             p = masked_softmax(scores, mask)  # [B, T, N]
             weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
             o = weights @ c + p @ time_c
-            parts = None
-            if detailed(self) and carry is None:  # else earlier tokens take part, too
-                bias = from_window(u @ time_a.T, text.shape[1])[these]
-                parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
-            names = {"layer": k, "queries": "tokens", "keys": "tokens"}
-            AlignmentOutput(weights[these]).record(
-                self, lambda parts=parts: parts, inside, kind="memory", **names
+            sow_attention(
+                self,
+                weights[these],
+                partial(details, u),
+                kind="memory",
+                layer=k,
+                queries="tokens",
+                keys="tokens",
             )
             u = u @ self.state_kernel + o
             u = jnp.where(linear, u, nn.relu(u))

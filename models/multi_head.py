@@ -23,7 +23,9 @@ from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.relative import relative_scores, relative_values
 from attention.positions import rotary
 from base.errors import FieldError
-from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
+from base.records import ScoreDetails, sow
+from models.attention import DRAWN, Alignment, Score, glorot_uniform
+from models.recording import score_details, sow_attention
 
 _glorot = nn.initializers.xavier_uniform()
 
@@ -114,15 +116,21 @@ class MultiHeadAttention(nn.Module):
 
     def _record(
         self,
-        aligned: AlignmentOutput,
+        weights: jax.Array,
         query: jax.Array,
         key: jax.Array,
         mask: jax.Array | None,
+        position: jax.Array | None = None,
     ) -> None:
-        aligned.record(
+        def details() -> ScoreDetails | None:
+            q, k = query.astype(jnp.float32), key.astype(jnp.float32)
+            return score_details(self._parts(q, k), mask)
+
+        sow_attention(
             self,
-            lambda: self._parts(query.astype(jnp.float32), key.astype(jnp.float32)),
-            mask,
+            weights,
+            details,
+            position=position,
             kind=self.kind,
             layer=self.layer,
             queries=self.queries,
@@ -191,7 +199,7 @@ class SelfAttention(MultiHeadAttention):
         """
         query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
         context, weights = self._attend(query, key, value, mask)
-        self._record(AlignmentOutput(weights), query, key, mask)
+        self._record(weights, query, key, mask)
         return self._merge(context)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
@@ -319,7 +327,9 @@ class CrossAttention(MultiHeadAttention):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
-        self._record(aligned, query, memory.key, mask)
+        self._record(aligned.weights, query, memory.key, mask, aligned.position)
+        if aligned.sample is not None:
+            sow(self, aligned.sample)
         # [head_1; ...; head_H] W^O
         context = self._merge(aligned.weights @ memory.value)
         return Attention(context, aligned.weights)

@@ -33,10 +33,10 @@ from attention.fast.memory import Memory, address, read, write
 from attention.fast.scan import Matrix, scan
 from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
-from base.records import AttentionRecord, MemoryDetails
-from models.attention import detailed
+from base.records import MemoryDetails
 from models.cells import LSTMMatrices, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
+from models.recording import sow_attention
 from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
 
 _UNROLLED = Range(1, 32, whole=True)  # a step has code for each
@@ -196,22 +196,11 @@ class NeuralTuringMachine(nn.Module):
         weights = jnp.moveaxis(steps.weights, 0, 2)  # [B, H, T, N]
         hidden, reads = batch_first(steps.hidden), batch_first(steps.reads)
         logits = self.output(jnp.concatenate([hidden, reads], axis=-1))
-        details = None
-        if detailed(self):
-            heads = steps.hidden @ self.to_heads + self.to_heads_bias
-            parameters = jax.vmap(self._head_parameters)(heads)
-            parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
-            start = self._start(len(inputs))
-            details = MemoryDetails(
-                weights,
-                *itertools.chain(*parameters),
-                start=jnp.swapaxes(start.memory.transposed, 1, 2),
-                focus=start.weights,
-                inputs=inputs,
-                outputs=logits,
-            )
-        self._sow("read", weights[:, : self.read_heads], details)
-        self._sow("write", weights[:, self.read_heads :], details)
+        details = functools.partial(self._details, steps, weights, inputs, logits)
+        axes = {"queries": "steps", "keys": "memory"}
+        read, written = jnp.split(weights, [self.read_heads], axis=1)
+        sow_attention(self, read, details, kind="read", **axes)
+        sow_attention(self, written, details, kind="write", **axes)
         return logits
 
     @nn.nowrap
@@ -288,13 +277,21 @@ class NeuralTuringMachine(nn.Module):
             weights=jnp.zeros((batch, heads, self.slots)).at[..., 0].set(1),
         )
 
-    def _sow(
-        self, kind: str, weights: jax.Array, details: MemoryDetails | None
-    ) -> None:
-        record = AttentionRecord(
-            weights, details=details, kind=kind, queries="steps", keys="memory"
+    def _details(
+        self, steps: NTMStep, weights: jax.Array, inputs: jax.Array, logits: jax.Array
+    ) -> MemoryDetails:
+        heads = steps.hidden @ self.to_heads + self.to_heads_bias
+        parameters = jax.vmap(self._head_parameters)(heads)
+        parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
+        start = self._start(len(inputs))
+        return MemoryDetails(
+            weights,
+            *itertools.chain(*parameters),
+            start=jnp.swapaxes(start.memory.transposed, 1, 2),
+            focus=start.weights,
+            inputs=inputs,
+            outputs=logits,
         )
-        self.sow(*record.sown())
 
 
 class LSTM(nn.Module):

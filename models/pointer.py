@@ -33,9 +33,10 @@ from attention.fast.scan import Matrix, scan
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
-from models.attention import AlignmentOutput, Score
+from models.attention import Score
 from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.layers import Dense, check_fields
+from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
 
 
@@ -253,20 +254,17 @@ class PointerNetwork(nn.Module):
         )
         # The recurrence does not depend on attention, which is computed for all steps
         # at once.
-        logits, aligned = self._readout(states, memory)
-        if aligned is not None:
+        logits, weights, query = self._readout(states, memory)
+        if weights is not None:
             points = self.output == "pointer"
             score = self.pointer if points else self.reads[0]
-            aligned, annotations, mask = jax.tree.map(
-                lambda x: x[:, None],
-                (aligned, memory.annotations, memory.mask[:, None]),
-            )
-            aligned.record(
+            mask = memory.mask if points else _without_end(memory.mask)
+            q, e = query[:, None], memory.annotations[:, None]
+            sow_attention(
                 self,
-                lambda: score.parts(aligned.query, annotations),
-                mask if points else _without_end(mask),
+                weights[:, None],
+                lambda: score_details(score.parts(q, e), mask[:, None, None]),
                 kind="pointer" if points else "cross",
-                layer=0,
                 queries="steps",
                 keys="inputs",
             )
@@ -350,8 +348,7 @@ class PointerNetwork(nn.Module):
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
-        logits, aligned = self._readout(state[..., : self.hidden], memory)
-        weights = None if aligned is None else aligned.weights
+        logits, weights, _ = self._readout(state[..., : self.hidden], memory)
         return PointerCarry(state), logits, weights
 
     def _score(self, inits: Init) -> Score:
@@ -373,13 +370,17 @@ class PointerNetwork(nn.Module):
 
     def _readout(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, AlignmentOutput | None]:
-        """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D], and attention."""
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
+        """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D].
+
+        Returns:
+            Logits, attention weights [B, Q, S + 1] or None, and their query [B, Q, D].
+        """
         return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
     def _point(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, AlignmentOutput]:
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Computes u_ij = v tanh(W_1 e_j + W_2 d_i) and softmax_j(u_i): section 2.3.
 
         Glimpses update the query d_i first.
@@ -390,21 +391,20 @@ class PointerNetwork(nn.Module):
             d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
         u = self._compare(self.pointer, d, memory.pointer_keys)
         p = masked_softmax(u, mask)  # p(C_i = j)
-        return masked_scores(u, mask), AlignmentOutput(p, query=d)
+        return masked_scores(u, mask), p, d
 
     def _classify(
         self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, AlignmentOutput | None]:
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
         """Computes the classes of a baseline, from d_i and what it attends to."""
-        mask, aligned = memory.mask[:, None], None
+        mask, weights, x = memory.mask[:, None], None, d
         if self.output == "attention":
             (score,), (keys,) = self.reads, memory.read_keys
             u = self._compare(score, d, keys)
             context, weights = attend(u, memory.annotations, mask=_without_end(mask))
-            aligned = AlignmentOutput(weights, query=d)
-            d = jnp.concatenate([d, context], axis=-1)
-        classes = self.classes(d)[..., : mask.shape[-1]]
-        return masked_scores(classes, mask), aligned
+            x = jnp.concatenate([d, context], axis=-1)
+        classes = self.classes(x)[..., : mask.shape[-1]]
+        return masked_scores(classes, mask), weights, d
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
         """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""

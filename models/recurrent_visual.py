@@ -39,7 +39,7 @@ from flax import linen as nn
 from attention.glimpses import glimpse
 from base.errors import FieldError
 from base.ranges import COUNT, LAYERS, SCALE, SIZE, Range
-from base.records import DrawRecord, GlimpseRecord
+from base.records import DrawRecord, GlimpseRecord, sow
 from models.layers import Dense, check_fields
 
 
@@ -146,10 +146,9 @@ class RecurrentVisualAttention(nn.Module):
                 location, draw = self._next(h, train=train)
                 locations.append(location)
                 draws.append(draw)
-        record = GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales)
-        self.sow(*record.sown())
+        sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train and self.policy == "learned" and draws:
-            self.sow(*jax.tree.map(lambda *x: jnp.stack(x, 1), *draws).sown())
+            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *draws))
         return self.classifier(h).reshape(len(image), self.outputs, self.classes)
 
     def _first(self, batch: int, *, train: bool) -> jax.Array:
@@ -304,10 +303,9 @@ class DeepRecurrentAttention(nn.Module):
                 lower, r1 = self.lower(lower, self._glimpse(image, location))
                 upper, _ = self.upper(upper, r1)
             logits.append(self.classifier(r1))
-        record = GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales)
-        self.sow(*record.sown())
+        sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train:
-            self.sow(*jax.tree.map(lambda *x: jnp.stack(x, 1), *draws).sown())
+            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *draws))
         return jnp.stack(logits, 1)
 
     def _glimpse(self, image: jax.Array, location: jax.Array) -> jax.Array:

@@ -30,8 +30,8 @@ from attention.spatial import NON_LOCAL, max_pool
 from base.devices import data_axis
 from base.errors import FieldError
 from base.ranges import SIZE, Choice
-from base.records import AttentionRecord
 from models.layers import check_fields
+from models.recording import sow_attention
 from models.spectral import Layer, normed_kernel
 
 
@@ -142,10 +142,9 @@ class SelfAttention(nn.Module):
             init = nn.initializers.normal(query.shape[-1] ** -0.5)
             parameters["w"] = self.param("w", init, (2 * query.shape[-1],))
         context, weights = NON_LOCAL[self.form](query, key, value, **parameters)
-        record = AttentionRecord(
-            weights, kind="spatial", layer=self.layer, queries="map", keys="map"
+        sow_attention(
+            self, weights, kind="spatial", layer=self.layer, queries="map", keys="map"
         )
-        self.sow(*record.sown())
         gamma = self.param("gamma", nn.initializers.zeros, ())
         return x + gamma * layer(width, name="output")(context, train=train)
 

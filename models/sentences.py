@@ -28,9 +28,10 @@ from attention.masks import padding_mask
 from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
-from models.attention import MATCHING_SCORES, AlignmentOutput, Score
+from models.attention import MATCHING_SCORES, Score
 from models.layers import PAD, Dense, check_fields
 from models.lstmn import LSTMNLayer
+from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
 
 
@@ -160,12 +161,14 @@ class SentenceClassifier(nn.Module):
         scores = self.inter(tape.key, source.key)
         mask = padding_mask(source.valid)
         context, weights = attend(scores, source.key, mask=mask)
-        names = {"kind": "cross", "layer": 0, "queries": "tokens", "keys": "source"}
-        AlignmentOutput(weights[:, None]).record(
+        q, k = tape.key[:, None], source.key[:, None]
+        sow_attention(
             self,
-            lambda: self.inter.parts(tape.key[:, None], source.key[:, None]),
-            mask[:, None],
-            **names,
+            weights[:, None],
+            lambda: score_details(self.inter.parts(q, k), mask[:, None]),
+            kind="cross",
+            queries="tokens",
+            keys="source",
         )
         fused = nn.tanh(self.fuse(jnp.concatenate([tape.key, context], -1)))
         return _mean(fused, tape.valid)

@@ -33,8 +33,9 @@ from attention.masks import causal_mask
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import COUNT, SIZE, Choice
-from models.attention import AlignmentOutput, Score
+from models.attention import Score
 from models.layers import Dense, check_fields
+from models.recording import score_details, sow_attention
 
 # Published stack of few-shot classification: K x V of attention, D of convolutions.
 FEW_SHOT = ((64, 32), 128, (256, 128), 128, (512, 256))
@@ -168,10 +169,11 @@ class AttentionBlock(nn.Module):
             value = past.append(past.values[self.layer], value)
             mask = (jnp.arange(key.shape[1]) <= past.t[:, None])[:, None]
         context, weights = attend(score(query, key), value, mask=mask)
-        AlignmentOutput(weights[:, None]).record(
+        q, k = query[:, None], key[:, None]
+        sow_attention(
             self,
-            lambda: score.parts(query[:, None], key[:, None]),
-            mask if past is None else mask[:, None],
+            weights[:, None],
+            lambda: score_details(score.parts(q, k), mask[..., None, :, :]),
             kind="causal",
             layer=self.layer,
             queries="steps",

@@ -14,10 +14,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.declaration import ScoreFunction, ScoreParts
+from attention.declaration import ScoreFunction
 from attention.scores import STEPWISE_SCORES
-from models.attention import DRAWN, Alignment, AlignmentOutput, Score, detailed
+from base.records import ScoreDetails, sow
+from models.attention import DRAWN, Alignment, AlignmentOutput, Score
 from models.layers import Dense
+from models.recording import detailed, score_details, sow_attention
 
 
 class SourceMemory(NamedTuple):
@@ -174,7 +176,7 @@ class SourceAttention(nn.Module):
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
         aligned = jax.tree.map(lambda x: x[:, None], aligned)
 
-        def parts() -> ScoreParts | None:
+        def details() -> ScoreDetails | None:
             if self.function.parts is None:
                 return None
             parameters = self._parameters(memory.annotations)
@@ -183,14 +185,17 @@ class SourceAttention(nn.Module):
                 ends = (0, 0), (0, 0), (1, 0), (0, 0)
                 parameters["previous"] = jnp.pad(weights, ends)
             query = self.function.project_query(aligned.query, **parameters)
-            return self.function.parts(query, memory.keys[:, None], **parameters)
+            parts = self.function.parts(query, memory.keys[:, None], **parameters)
+            return score_details(parts, memory.mask[:, None, None])
 
-        aligned.record(
+        sow_attention(
             self,
-            parts,
-            memory.mask[:, None, None],
+            aligned.weights,
+            details,
+            position=aligned.position,
             kind="cross",
-            layer=0,
             queries="target",
             keys=self.keys,
         )
+        if aligned.sample is not None:
+            sow(self, aligned.sample)

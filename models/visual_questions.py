@@ -38,10 +38,10 @@ from attention.alignments import ALIGNMENTS
 from attention.core import Attention, attend
 from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
-from base.records import AttentionRecord
 from models.attention import MATCHING_SCORES, Score
 from models.captioner import ENCODERS, ImageEncoder
 from models.layers import PAD, Dense, check_fields
+from models.recording import sow_attention
 from models.recurrent import STANDARD, Recurrence
 
 HOP_SCORES = tuple(name for name in SCORES if name != "location")
@@ -118,10 +118,9 @@ class VisualQuestions(nn.Module):
 
     def record(self, weights: jax.Array, queries: str) -> None:
         """Sows the weights [B, G, L] of all glimpses or hops."""
-        record = AttentionRecord(
-            weights[:, None], kind="glimpse", queries=queries, keys="map"
+        sow_attention(
+            self, weights[:, None], kind="glimpse", queries=queries, keys="map"
         )
-        self.sow(*record.sown())
 
 
 class ShowAskAttendAnswer(VisualQuestions):

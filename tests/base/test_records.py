@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from base.errors import FieldError
-from base.records import AttentionRecord, DrawRecord, records_of
+from base.records import AttentionRecord, DrawRecord, records_of, sow
 
 
 class Layer(nn.Module):
@@ -17,8 +17,8 @@ class Layer(nn.Module):
     @nn.compact
     def __call__(self, weights):
         record = AttentionRecord(weights, kind=self.kind, layer=self.layer)
-        self.sow(*record.sown())
-        self.sow(*DrawRecord(weights.sum((1, 3)), weights.mean((1, 3))).sown())
+        sow(self, record)
+        sow(self, DrawRecord(weights.sum((1, 3)), weights.mean((1, 3))))
 
 
 class Model(nn.Module):
@@ -29,7 +29,7 @@ class Model(nn.Module):
                 Layer(kind, layer, name=f"{kind}_{layer}")(weights * layer)
 
 
-def sow():
+def sown():
     weights = jnp.ones((2, 3, 5, 7))
     return jax.jit(
         lambda: Model().apply({}, weights, mutable=["attention", "reinforce"])[1]
@@ -37,7 +37,7 @@ def sow():
 
 
 def test_records_are_sorted_by_kind_and_layer():
-    records = records_of(sow(), AttentionRecord)
+    records = records_of(sown(), AttentionRecord)
     assert [(r.kind, r.layer) for r in records] == [
         ("cross", 2),
         ("cross", 11),
@@ -52,7 +52,7 @@ def test_records_are_sorted_by_kind_and_layer():
 
 
 def test_draws_are_collected_separately():
-    records = records_of(sow(), DrawRecord)
+    records = records_of(sown(), DrawRecord)
     assert [r.log_probability.shape for r in records] == [(2, 5)] * 4
     assert [r.entropy.shape for r in records] == [(2, 5)] * 4
 
