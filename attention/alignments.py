@@ -259,7 +259,7 @@ def gumbel_alignment(
 
 
 def log_probability(
-    scores: jax.Array, drawn: jax.Array, *, mask: jax.Array | None = None
+    scores: jax.Array, sample: jax.Array, *, mask: jax.Array | None = None
 ) -> jax.Array:
     """Log-probability log p(s_t | a) of a hard alignment: Xu et al. (2015), eq. 11.
 
@@ -267,18 +267,18 @@ def log_probability(
 
     Args:
         scores: [..., Q, K] unnormalised.
-        drawn: [..., Q, K] one-hot weights, treated as constants. Batch axes broadcast
+        sample: [..., Q, K] one-hot weights, treated as constants. Batch axes broadcast
             against `scores`, so that a leading axis can hold several samples.
-        mask: the mask with which `drawn` was sampled; see `hard_alignment`.
+        mask: the mask with which `sample` was sampled; see `hard_alignment`.
 
     Returns:
         [..., Q] in float32 or wider; 0 in a row whose keys are all masked, -inf where
-        `drawn` is a masked key.
+        `sample` is a masked key.
 
     Raises:
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or the numbers of
-            queries or keys of `drawn` and `scores` differ.
+            queries or keys of `sample` and `scores` differ.
 
     Example:
         >>> scores = jnp.log(jnp.array([[0.1, 0.6, 0.3]]))
@@ -286,9 +286,9 @@ def log_probability(
         [0.6]
     """
     scores = masked_scores(scores, mask)
-    if drawn.shape[-2:] != scores.shape[-2:]:
+    if sample.shape[-2:] != scores.shape[-2:]:
         raise ValueError(
-            f"drawn {drawn.shape} and scores {scores.shape} "
+            f"sample {sample.shape} and scores {scores.shape} "
             "differ in the number of queries or keys"
         )
     maximum = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
@@ -297,8 +297,8 @@ def log_probability(
     scores = scores - jax.lax.stop_gradient(maximum)
     total = jnp.sum(jnp.exp(scores), axis=-1, keepdims=True)
     log_weights = scores - jnp.log(jnp.where(total == 0, 1, total))
-    drawn = jax.lax.stop_gradient(drawn)
-    return jnp.sum(jnp.where(drawn == 0, 0, drawn * log_weights), axis=-1)
+    sample = jax.lax.stop_gradient(sample)
+    return jnp.sum(jnp.where(sample == 0, 0, sample * log_weights), axis=-1)
 
 
 def entropy(weights: jax.Array) -> jax.Array:
@@ -348,7 +348,7 @@ def reinforce(
         >>> def loss(scores):
         ...     log_p = log_probability(scores, jnp.array([[0.0, 1.0, 0.0]]))
         ...     return reinforce(log_p, reward=2.0, baseline=1.0).sum()
-        >>> print(-jax.grad(loss)(scores))  # more of the drawn key
+        >>> print(-jax.grad(loss)(scores))  # more of the sampled key
         [[-0.33  0.67 -0.33]]
     """
     return -jax.lax.stop_gradient(reward - baseline) * log_probability

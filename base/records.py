@@ -142,8 +142,8 @@ class AttentionRecord(Sown):
 
 
 @flax.struct.dataclass
-class DrawRecord(Sown):
-    """Log-probability and entropy of random draws, for REINFORCE.
+class SampleRecord(Sown):
+    """Log-probability and entropy of sampled keys or locations, for REINFORCE.
 
     Attributes:
         log_probability: [B, ..., T] log-probability of the sampled keys, or density of
@@ -200,7 +200,7 @@ class SearchTree(NamedTuple):
         return SearchTree(*(x[:steps] for x in self))
 
 
-Record = TypeVar("Record", AttentionRecord, DrawRecord, GlimpseRecord)
+Record = TypeVar("Record", AttentionRecord, SampleRecord, GlimpseRecord)
 
 
 def sow(module: nn.Module, record: Record) -> None:
@@ -213,7 +213,7 @@ def records_of(sown: Mapping[str, Any], record_type: type[Record]) -> list[Recor
 
     Args:
         sown: collections as returned by `nn.Module.apply` with `mutable`.
-        record_type: `AttentionRecord`, `DrawRecord` or `GlimpseRecord`.
+        record_type: `AttentionRecord`, `SampleRecord` or `GlimpseRecord`.
 
     Returns:
         The records, attention records sorted by (kind, layer); empty if none was sown.

@@ -30,7 +30,7 @@ from attention.alignments import (
 from attention.core import masked_softmax
 from attention.declaration import Scalar, ScoreParts
 from attention.scores import SCORES, STEPWISE_SCORES
-from base.records import DrawRecord
+from base.records import SampleRecord
 
 MATCHING_SCORES = {
     name: score
@@ -101,7 +101,7 @@ class Score(nn.Module):
         return parameters
 
 
-DRAWN = ("hard", "gumbel")  # alignments that sample a key if they get an rng
+SAMPLED = ("hard", "gumbel")  # alignments that sample a key if they get an rng
 
 
 class AlignmentOutput(NamedTuple):
@@ -116,14 +116,14 @@ class AlignmentOutput(NamedTuple):
 
     weights: jax.Array
     position: jax.Array | None = None
-    sample: DrawRecord | None = None
+    sample: SampleRecord | None = None
     query: jax.Array | None = None
 
 
 class Alignment(nn.Module):
     """An alignment function with its learned parameters.
 
-    The alignments in `DRAWN` sample a key if they get an `rng`; otherwise they select
+    The alignments in `SAMPLED` sample a key if they get an `rng`; otherwise they select
     the most probable key.
 
     Attributes:
@@ -192,15 +192,15 @@ class Alignment(nn.Module):
             query: [..., Q, D], from which local-p predicts its position.
             time: step of each query, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
-            rng: PRNG key of a random alignment; None for the most probable key.
+            rng: PRNG key to sample a key; None for the most probable key.
             soft: bool scalar; True replaces a sampled key by the weights of
                 `masked_softmax`, with log-probability 0.
 
         Returns:
             Weights [..., Q, K] and the alignment's other results [..., Q].
         """
-        if self.function in DRAWN:
-            return self._draw(scores, mask=mask, rng=rng, soft=soft)
+        if self.function in SAMPLED:
+            return self._sample(scores, mask=mask, rng=rng, soft=soft)
 
         local = {"mask": mask, "window": self.window}
         if self.function == "local_m":
@@ -216,7 +216,7 @@ class Alignment(nn.Module):
 
         return AlignmentOutput(ALIGNMENTS[self.function](scores, mask=mask))
 
-    def _draw(
+    def _sample(
         self,
         scores: jax.Array,
         *,
@@ -224,21 +224,21 @@ class Alignment(nn.Module):
         rng: jax.Array | None,
         soft: jax.Array | None,
     ) -> AlignmentOutput:
-        """Weights of a random alignment, with log-probability and entropy."""
+        """Weights of a sampled alignment, with log-probability and entropy."""
         align = ALIGNMENTS[self.function]
         if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
-        drawn_weights = align(scores, mask=mask, rng=rng)
+        sampled_weights = align(scores, mask=mask, rng=rng)
         soft_weights = masked_softmax(scores, mask)
-        weights = drawn_weights
+        weights = sampled_weights
         if soft is not None:
-            weights = jnp.where(soft, soft_weights, drawn_weights)
+            weights = jnp.where(soft, soft_weights, sampled_weights)
         if self.function == "gumbel" or rng is None:
             return AlignmentOutput(weights)
-        log_prob = log_probability(scores, drawn_weights, mask=mask)
+        log_prob = log_probability(scores, sampled_weights, mask=mask)
         if soft is not None:
             log_prob = jnp.where(soft, 0, log_prob)
-        sample = DrawRecord(log_prob, entropy(soft_weights))
+        sample = SampleRecord(log_prob, entropy(soft_weights))
         return AlignmentOutput(weights, sample=sample)
 
 

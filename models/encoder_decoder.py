@@ -33,7 +33,7 @@ class StepInput(NamedTuple):
 
     gates: jax.Array  # [B, R, G], W y_{t-1} + b of the previous token
     noise: tuple[jax.Array, ...] | None = None  # dropout masks; see `Stack.noise`
-    rng: jax.Array | None = None  # PRNG key of a random alignment
+    rng: jax.Array | None = None  # PRNG key to sample a key
 
 
 class DecoderCarry(NamedTuple):
@@ -107,7 +107,7 @@ class EncoderDecoder(nn.Module):
 
     packs: ClassVar[bool] = False  # each row of a batch holds a single sentence
     sharding: ClassVar = RECURRENT
-    draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
+    needs_reinforce: ClassVar[bool] = False  # True with a hard alignment
     paper_init: ClassVar[Init]
 
     def setup(self):
@@ -197,7 +197,7 @@ class EncoderDecoder(nn.Module):
             batch: `source`, for `encode`, and `target` [B, T] int32 with EOS (2) and
                 padding (0); BOS (1) is added here.
             train: whether dropout is on (RNG stream "dropout"). With an RNG stream
-                "alignment", a random alignment samples a key.
+                "alignment", hard and Gumbel alignments sample a key.
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.
@@ -294,8 +294,8 @@ class AttentiveDecoder(EncoderDecoder):
     temperature: Annotated[float, SCALE] = 1.0
 
     @property
-    def draws(self) -> bool:
-        """True if the alignment is hard and needs REINFORCE to train."""
+    def needs_reinforce(self) -> bool:
+        """True if the alignment is hard."""
         return self.alignment == "hard"
 
     def _samples_keys(self) -> bool:

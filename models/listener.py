@@ -9,7 +9,7 @@ one that is sampled from the model (section 3.3).
 
 Differs from the paper: phi and psi of the score "multiplicative" are matrices, not
 networks, and other scores can be chosen; the distribution over characters is a network
-with one hidden layer; the initial state is 0; sampled characters are all drawn at once
+with one hidden layer; the initial state is 0; the characters of section 3.3 are sampled
 from a teacher-forced pass, so that they do not depend on each other (Mihaylova and
 Martins, 2019).
 
@@ -67,10 +67,10 @@ def mix_samples(
     Returns:
         [B, T] previous characters.
     """
-    draw, choose = jax.random.split(rng)
-    drawn = jax.random.categorical(draw, jax.lax.stop_gradient(logits))
-    sampled = jax.random.bernoulli(choose, rate, given.shape)
-    mixed = jnp.where(sampled[:, 1:], drawn[:, :-1], given[:, 1:])
+    sample_rng, replace_rng = jax.random.split(rng)
+    samples = jax.random.categorical(sample_rng, jax.lax.stop_gradient(logits))
+    replaced = jax.random.bernoulli(replace_rng, rate, given.shape)
+    mixed = jnp.where(replaced[:, 1:], samples[:, :-1], given[:, 1:])
     return jnp.concatenate([given[:, :1], mixed], axis=1)
 
 

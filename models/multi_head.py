@@ -24,7 +24,7 @@ from attention.fast.relative import relative_scores, relative_values
 from attention.positions import rotary
 from base.errors import FieldError
 from base.records import ScoreDetails, sow
-from models.attention import DRAWN, Alignment, Score, glorot_uniform
+from models.attention import SAMPLED, Alignment, Score, glorot_uniform
 from models.recording import score_details, sow_attention
 
 _glorot = nn.initializers.xavier_uniform()
@@ -323,7 +323,7 @@ class CrossAttention(MultiHeadAttention):
         """
         (query,) = self._project(x, self.query)
         rng = None
-        if self.alignment in DRAWN and self.has_rng("alignment"):
+        if self.alignment in SAMPLED and self.has_rng("alignment"):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)

@@ -22,7 +22,7 @@ is a product with the whole image here.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
-instead of drawn. DRAM's context passes a tanh, its locations one layer of rectifiers
+instead of sampled. DRAM's context passes a tanh, its locations one layer of rectifiers
 whose biases start at 1; its readers of strings from both ends are not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
@@ -39,7 +39,7 @@ from flax import linen as nn
 from attention.glimpses import glimpse
 from base.errors import FieldError
 from base.ranges import COUNT, LAYERS, SCALE, SIZE, Range
-from base.records import DrawRecord, GlimpseRecord, sow
+from base.records import GlimpseRecord, SampleRecord, sow
 from models.layers import Dense, check_fields
 
 
@@ -72,13 +72,13 @@ class GlimpseNetwork(nn.Module):
 class RecurrentVisualAttention(nn.Module):
     """Recurrent attention model (RAM); see the module's docstring.
 
-    In training, the first location is uniform over the image, later ones are drawn and
-    clipped to it; in evaluation, the first is the centre, and later ones are the means.
+    In training, the first location is uniform over the image, later ones are sampled
+    and clipped to it; in evaluation, the first is the centre, later ones are the means.
     The gradient of the cross-entropy does not reach the locator, and neither locator
     nor baseline changes the core (section 3.2).
 
-    Sows a `GlimpseRecord`; in training also a `DrawRecord` with the log-densities of
-    the T - 1 drawn locations and the learned baselines.
+    Sows a `GlimpseRecord`; in training also a `SampleRecord` with the log-densities of
+    the T - 1 sampled locations and the learned baselines.
 
     Attributes:
         classes: W.
@@ -90,7 +90,7 @@ class RecurrentVisualAttention(nn.Module):
         glimpse_width: see `GlimpseNetwork.width`.
         hidden: D.
         locator_hidden: width of the locator's hidden layer; 0 for none, as published.
-        std: standard deviation of drawn locations, in units of half an image.
+        std: standard deviation of sampled locations, in units of half an image.
         policy: "learned"; "random" for uniform locations, also in evaluation, or
             "centre" for the centre in every glimpse: the paper's baselines.
     """
@@ -132,23 +132,25 @@ class RecurrentVisualAttention(nn.Module):
 
         Args:
             image: [B, I, J, C] floating.
-            train: whether locations are drawn (RNG stream "glimpse").
+            train: whether locations are sampled (RNG stream "glimpse").
 
         Returns:
             [B, K, W] logits.
         """
         h = jnp.zeros((len(image), self.hidden))
-        locations, draws = [self._first(len(image), train=train)], []
+        locations, samples = [self._first(len(image), train=train)], []
         for t in range(self.glimpses):
             g = self.glimpse(image, locations[t])
             h = nn.relu(self.state(h) + self.input(g))  # h_t = f_h(h_{t-1}, g_t)
             if t + 1 < self.glimpses:
-                location, draw = self._next(h, train=train)
+                location, sample = self._next(h, train=train)
+                if self.policy != "learned":
+                    location = self._first(len(image), train=train)
                 locations.append(location)
-                draws.append(draw)
+                samples.append(sample)
         sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
-        if train and self.policy == "learned" and draws:
-            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *draws))
+        if train and self.policy == "learned" and samples:
+            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *samples))
         return self.classifier(h).reshape(len(image), self.outputs, self.classes)
 
     def _first(self, batch: int, *, train: bool) -> jax.Array:
@@ -158,25 +160,22 @@ class RecurrentVisualAttention(nn.Module):
             return jax.random.uniform(rng, (batch, 2), minval=-1)
         return jnp.zeros((batch, 2))
 
-    def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
-        """Returns l_{t+1} [B, 2] and its draw, of the state h_t [B, D]."""
+    def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
+        """Samples l_{t+1} [B, 2], given the state h_t [B, D]."""
         x = jax.lax.stop_gradient(h)
         baseline = self.expected(x)[:, 0]  # b_t
         if self.locator_hidden:
             x = nn.relu(self.locator_layer(x))
         mean = jnp.tanh(self.locator(x))
-        draws = train and self.policy == "learned"
-        rng = self.make_rng("glimpse") if draws else None
-        location, draw = draw_location(mean, self.std, baseline, rng)
-        if self.policy != "learned":
-            location = self._first(len(h), train=train)
-        return location, draw
+        samples = train and self.policy == "learned"
+        rng = self.make_rng("glimpse") if samples else None
+        return sample_location(mean, self.std, baseline, rng)
 
 
-def draw_location(
+def sample_location(
     mean: jax.Array, std: float, baseline: jax.Array, rng: jax.Array | None
-) -> tuple[jax.Array, DrawRecord]:
-    """Draws l ~ N(mean, std^2); without an `rng`, takes the mean.
+) -> tuple[jax.Array, SampleRecord]:
+    """Samples l ~ N(mean, std^2); without an `rng`, takes the mean.
 
     Args:
         mean: [B, 2].
@@ -185,25 +184,25 @@ def draw_location(
         rng: PRNG key.
 
     Returns:
-        The location [B, 2], clipped to the image and without a gradient; and the draw
-        that REINFORCE trains.
+        The location [B, 2], clipped to the image and without a gradient; and its
+        record, for REINFORCE.
     """
     location = mean
     if rng is not None:
         noise = jax.random.normal(rng, mean.shape)
         location = jax.lax.stop_gradient(mean + std * noise)
-    draw = gaussian_draw(location, mean, std, baseline)
-    return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), draw
+    record = location_record(location, mean, std, baseline)
+    return jax.lax.stop_gradient(jnp.clip(location, -1, 1)), record
 
 
-def gaussian_draw(
+def location_record(
     location: jax.Array, mean: jax.Array, std: float, baseline: jax.Array
-) -> DrawRecord:
-    """Returns the draw of a location [B, 2] from N(mean, std^2)."""
+) -> SampleRecord:
+    """Log-density and entropy of a location [B, 2] sampled from N(mean, std^2)."""
     z = (location - mean) / std
     log_norm = math.log(2 * math.pi * std**2)  # of two dimensions
     density = -0.5 * jnp.sum(jnp.square(z), -1) - log_norm
-    return DrawRecord(density, jnp.full_like(density, 1 + log_norm), baseline)
+    return SampleRecord(density, jnp.full_like(density, 1 + log_norm), baseline)
 
 
 class Convolutions(nn.Module):
@@ -230,7 +229,7 @@ class DeepRecurrentAttention(nn.Module):
 
     The gradient of the cross-entropy does not reach emission, upper layer and context;
     that of a learned baseline reaches only its own layer. Sows a `GlimpseRecord` and,
-    in training, a `DrawRecord`, with T locations for each answer, in order.
+    in training, a `SampleRecord`, with T locations for each answer, in order.
 
     Attributes:
         classes: W.
@@ -242,7 +241,7 @@ class DeepRecurrentAttention(nn.Module):
         width: width of the glimpse's features.
         hidden: D, of both layers; 512 in the paper.
         context: rows and columns of the coarse image; 0 for no context network.
-        std: standard deviation of drawn locations, in units of half an image.
+        std: standard deviation of sampled locations, in units of half an image.
     """
 
     classes: Annotated[int, SIZE]
@@ -294,18 +293,18 @@ class DeepRecurrentAttention(nn.Module):
             shape = (batch, self.context, self.context, image.shape[-1])
             coarse = jax.image.resize(image, shape, "linear")
             upper = (zeros, nn.tanh(self.context_network(coarse)))  # r2_0
-        locations, draws, logits = [], [], []
+        locations, samples, logits = [], [], []
         for _ in range(self.outputs):
             for _ in range(self.glimpses):
-                location, draw = self._emit(upper[1], train=train)
+                location, sample = self._emit(upper[1], train=train)
                 locations.append(location)
-                draws.append(draw)
+                samples.append(sample)
                 lower, r1 = self.lower(lower, self._glimpse(image, location))
                 upper, _ = self.upper(upper, r1)
             logits.append(self.classifier(r1))
         sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train:
-            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *draws))
+            sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *samples))
         return jnp.stack(logits, 1)
 
     def _glimpse(self, image: jax.Array, location: jax.Array) -> jax.Array:
@@ -315,15 +314,12 @@ class DeepRecurrentAttention(nn.Module):
         features = nn.relu(self.image_network(patches))  # the scales are channels
         return features * nn.relu(self.location_network(location))
 
-    def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, DrawRecord]:
-        """Returns l_n [B, 2] and its draw, computed from r2 [B, D].
-
-        r2 is the state of the upper layer.
-        """
+    def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
+        """Samples l_n [B, 2], given the state r2 [B, D] of the upper layer."""
         mean = jnp.tanh(self.emission(r2))
         baseline = self.expected(jax.lax.stop_gradient(r2))[:, 0]
         rng = self.make_rng("glimpse") if train else None
-        return draw_location(mean, self.std, baseline, rng)
+        return sample_location(mean, self.std, baseline, rng)
 
 
 class ImageClassifier(nn.Module):

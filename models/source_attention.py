@@ -17,7 +17,7 @@ from flax import linen as nn
 from attention.declaration import ScoreFunction
 from attention.scores import STEPWISE_SCORES
 from base.records import ScoreDetails, sow
-from models.attention import DRAWN, Alignment, AlignmentOutput, Score
+from models.attention import SAMPLED, Alignment, AlignmentOutput, Score
 from models.layers import Dense
 from models.recording import detailed, score_details, sow_attention
 
@@ -87,7 +87,7 @@ class SourceAttention(nn.Module):
     @property
     def samples(self) -> bool:
         """True if the alignment samples a key when it gets an rng."""
-        return self.align.function in DRAWN
+        return self.align.function in SAMPLED
 
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
@@ -151,7 +151,7 @@ class SourceAttention(nn.Module):
             scores: [B, R, S] from `score`.
             query: [B, R, D], from which local-p predicts its position.
             time: int scalar, the step, from 0.
-            rng: PRNG key of a random alignment; None for the most probable key.
+            rng: PRNG key to sample a key; None for the most probable key.
 
         Returns:
             Weights [B, R, S] and the alignment's other results [B, R].

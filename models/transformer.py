@@ -249,8 +249,8 @@ class Transformer(nn.Module):
     sharding: ClassVar = TRANSFORMER
 
     @property
-    def draws(self) -> bool:
-        """True if the alignment is hard and needs REINFORCE to train."""
+    def needs_reinforce(self) -> bool:
+        """True if the alignment is hard."""
         return self.cross_alignment == "hard"
 
     @nn.nowrap
@@ -344,7 +344,7 @@ class Transformer(nn.Module):
         Args:
             batch: `source` [B, S] and `target` [B, T] int32.
             train: whether dropout is on (RNG stream "dropout"). With an RNG stream
-                "alignment", a random alignment samples a key.
+                "alignment", hard and Gumbel alignments sample a key.
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.

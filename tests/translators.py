@@ -11,7 +11,7 @@ import pytest
 from flax import errors
 
 from base.fields import defaults
-from base.records import AttentionRecord, DrawRecord, records_of
+from base.records import AttentionRecord, SampleRecord, records_of
 from tasks.translation import parallel_text
 from tasks.translation.corpus import TranslationData
 
@@ -116,7 +116,7 @@ def forward_with_records(model, variables, batch, rngs=None):
     logits, sown = model.apply(
         variables, batch, train=False, mutable=["attention", "reinforce"], rngs=rngs
     )
-    records = [*records_of(sown, AttentionRecord), *records_of(sown, DrawRecord)]
+    records = [*records_of(sown, AttentionRecord), *records_of(sown, SampleRecord)]
     names = ("weights", "position", "log_probability", "entropy")
     return logits, {
         name: getattr(record, name)

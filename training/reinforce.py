@@ -1,13 +1,13 @@
 """REINFORCE for a stochastic model, such as one with a hard alignment.
 
 Xu et al. (2015), section 4.1: the gradient of the expected log-likelihood is estimated
-by (reward - baseline) grad log p(draw), eq. 12. The baseline is a moving average of the
+by (reward - baseline) grad log p(s), eq. 12. The baseline is a moving average of the
 rewards (the equation after it), and an entropy bonus is added. The task defines the
-reward; the model sows a `base.records.DrawRecord` of its draws.
+reward; the model sows a `base.records.SampleRecord`.
 
-Differs from the paper in `sentence_loss`: the reward of a draw is the log-likelihood of
+Differs from the paper in `sentence_loss`: a sample's reward is the log-likelihood of
 its token and of later tokens, not of the whole sentence; the baseline, a moving average
-that starts at 0, is per token; soft weights never replace a draw.
+that starts at 0, is per token; soft weights never replace a sample.
 
 Axes: B batch; T target steps; `...` layer axes such as heads.
 """
@@ -23,7 +23,7 @@ from attention.alignments import reinforce, update_baseline
 from attention.masks import later_mask
 from base.fields import Fields
 from base.ranges import WEIGHT
-from base.records import DrawRecord
+from base.records import SampleRecord
 from training.state import Metrics
 
 
@@ -35,17 +35,13 @@ class Weights(Fields):
     entropy: Annotated[float, WEIGHT] = 0.0  # of hard alignments
 
 
-def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
-    """Returns the initial `TrainState.extra`; None for a model without draws.
-
-    Args:
-        draws: whether the model draws samples that REINFORCE trains.
-    """
-    return {"baseline": jnp.zeros(())} if draws else None
+def initial_baseline(needs_reinforce: bool) -> dict[str, jax.Array] | None:
+    """Returns the initial `TrainState.extra`; None without REINFORCE."""
+    return {"baseline": jnp.zeros(())} if needs_reinforce else None
 
 
 def reinforce_loss(
-    draws: Sequence[DrawRecord],
+    samples: Sequence[SampleRecord],
     reward: jax.Array,
     baseline: jax.Array,
     mask: jax.Array,
@@ -56,7 +52,7 @@ def reinforce_loss(
     Only its gradient is meaningful.
 
     Args:
-        draws: draws of each hard layer, [B, ..., T].
+        samples: those of each hard layer, [B, ..., T].
         reward: [B, T] or [B, 1]; its gradient is stopped.
         baseline: broadcasts against `reward`.
         mask: [B, T] float32, 0 at padding.
@@ -65,24 +61,24 @@ def reinforce_loss(
     Returns:
         The sum over the batch, a scalar.
     """
-    log_probability = _by_step([layer.log_probability for layer in draws])
+    log_probability = _by_step([layer.log_probability for layer in samples])
     surrogate = reinforce(log_probability, reward, baseline)
-    entropy = _by_step([layer.entropy for layer in draws])
+    entropy = _by_step([layer.entropy for layer in samples])
     return jnp.sum(mask * (weights.reward * surrogate - weights.entropy * entropy))
 
 
 def sentence_loss(
-    draws: Sequence[DrawRecord],
+    samples: Sequence[SampleRecord],
     reward: jax.Array,
     ends: jax.Array,
     baseline: jax.Array,
     mask: jax.Array,
     weights: ConfigDict,
 ) -> jax.Array:
-    """REINFORCE loss of draws that affect their token and all later ones.
+    """REINFORCE loss of samples that affect their token and all later ones.
 
     Args:
-        draws: draws of each hard layer, [B, ..., T].
+        samples: those of each hard layer, [B, ..., T].
         reward: [B, T] reward of each token; its gradient is stopped.
         ends: bool [B, T], True at the last token of each sentence of a packed row.
         baseline: scalar baseline of the reward of one token.
@@ -95,14 +91,14 @@ def sentence_loss(
     later = later_mask(ends).astype(jnp.float32)  # [B, T, T]
     reward = jnp.einsum("btu,bu->bt", later, reward)
     baseline = baseline * jnp.einsum("btu,bu->bt", later, mask)
-    return reinforce_loss(draws, reward, baseline, mask, weights)
+    return reinforce_loss(samples, reward, baseline, mask, weights)
 
 
 def baseline_loss(baseline: jax.Array, reward: jax.Array) -> jax.Array:
     """Squared error of a learned baseline: Mnih et al. (2014), section 3.2.
 
     Args:
-        baseline: [B, T] reward that the model expects at each draw.
+        baseline: [B, T] reward that the model expects at each sample.
         reward: [B, T] or [B, 1]; its gradient is stopped.
 
     Returns:

@@ -32,7 +32,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
-from base.records import AttentionRecord, DrawRecord, records_of
+from base.records import AttentionRecord, SampleRecord, records_of
 from figures.attention import Places, attention_map, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from generation.options import BeamOptions, NBestOptions
@@ -201,7 +201,7 @@ class Captioning(Task):
         self.objective = supervised(
             self,
             blank,
-            extra=reinforce.initial_baseline(self.model.draws),
+            extra=reinforce.initial_baseline(self.model.needs_reinforce),
             update_extra=reinforce.move_baseline,
         )
         self.search = Search.configured(config.evaluation)
@@ -243,9 +243,9 @@ class Captioning(Task):
         if state.extra is not None:
             nll = optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(-jnp.sum(nll * mask, axis=1))  # [B]
-            records, baseline = records_of(sown, DrawRecord), state.extra["baseline"]
+            samples, baseline = records_of(sown, SampleRecord), state.extra["baseline"]
             loss += reinforce.reinforce_loss(
-                records, reward[:, None], baseline, mask=mask, weights=weights
+                samples, reward[:, None], baseline, mask=mask, weights=weights
             )
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)

@@ -1,16 +1,16 @@
 """Recognition of objects on a larger image: digits, translated and with clutter.
 
 `tasks.recognition.data` makes the images. The loss is the cross-entropy of the answers;
-of a model that draws locations, also REINFORCE's, and the squared error of its learned
-baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if all
-answers are correct and 0 otherwise. If a model answers in order, the reward of a
+of a model that samples locations, also REINFORCE's, and the squared error of its
+learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if
+all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba
 et al., 2015, section 3). `error` is the percentage of images with a wrong answer, with
 one pass of the mean locations; `wrong` that of the answers.
 
 Works with models whose `model.apply(variables, image, train=...)` returns logits
 [B, K, W], with the fields `classes` and `outputs` and the constant `in_order`; those
-that draw locations sow a `DrawRecord` with baselines, and a `GlimpseRecord`.
+that sample locations sow a `SampleRecord` with baselines, and a `GlimpseRecord`.
 
 Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answer.
 """
@@ -33,7 +33,7 @@ from base import asset_files, storage
 from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, EXAMPLES, Choice
-from base.records import DrawRecord, GlimpseRecord, records_of
+from base.records import GlimpseRecord, SampleRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
 from tasks.common import user_files
@@ -169,24 +169,24 @@ class Recognition(Task):
     def loss(
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
-        """Returns the cross-entropy, with REINFORCE's loss for drawn locations."""
+        """Returns the cross-entropy, with REINFORCE's loss for sampled locations."""
         logits, sown = self._apply(params, batch["image"], rng, train=True)
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
         correct = (logits.argmax(-1) == batch["label"]).astype(jnp.float32)  # [B, K]
         loss, count = nats.sum(), jnp.asarray(len(nats), jnp.float32)
         wrong = 100 * (1 - correct.min(1)).sum()
         metrics = {"training_error": (wrong, count)}
-        for draw in records_of(sown, DrawRecord):
-            mask = jnp.ones_like(draw.baseline)
+        for sample in records_of(sown, SampleRecord):
+            mask = jnp.ones_like(sample.baseline)
             reward = correct.min(1, keepdims=True)  # all are correct
             if self.model.in_order:
                 reward = rewards_to_go(correct)
                 reward = reward.repeat(mask.shape[1] // reward.shape[1], 1)
             weights = self.config.loss
             loss += reinforce.reinforce_loss(
-                [draw], reward, baseline=draw.baseline, mask=mask, weights=weights
+                [sample], reward, baseline=sample.baseline, mask=mask, weights=weights
             )
-            error = reinforce.baseline_loss(draw.baseline, reward)
+            error = reinforce.baseline_loss(sample.baseline, reward)
             metrics["baseline_error"] = error, jnp.sum(mask)
             loss += error
         return loss, (count, metrics)

@@ -27,7 +27,7 @@ from ml_collections import ConfigDict
 
 from base.errors import FieldError
 from base.ranges import BATCH, FRACTION, LAYERS, Range
-from base.records import DrawRecord, records_of
+from base.records import SampleRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, draw_heads, piece_labels, text_maps
 from generation.options import SamplingOptions, TranslationOptions
@@ -166,7 +166,7 @@ class Translation(Task):
         self.objective = supervised(
             self,
             _BLANK,
-            extra=reinforce.initial_baseline(self.model.draws),
+            extra=reinforce.initial_baseline(self.model.needs_reinforce),
             update_extra=reinforce.move_baseline,
             accumulate=config.optimizer.accumulate,
         )
@@ -206,10 +206,10 @@ class Translation(Task):
         if state.extra is not None:
             nll = optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(-nll) * mask
-            draws, baseline = records_of(sown, DrawRecord), state.extra["baseline"]
+            samples, baseline = records_of(sown, SampleRecord), state.extra["baseline"]
             ends = target == EOS
             loss += reinforce.sentence_loss(
-                draws, reward, ends, baseline=baseline, mask=mask, weights=weights
+                samples, reward, ends, baseline=baseline, mask=mask, weights=weights
             )
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)

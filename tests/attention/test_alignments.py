@@ -499,7 +499,7 @@ def test_log_probability_takes_several_samples_and_refuses_other_sizes(draw):
     for i, sample in enumerate(np.asarray(drawn)):
         np.testing.assert_allclose(log_p[i], log_probability(scores, sample), rtol=1e-6)
     with pytest.raises(
-        ValueError, match=r"drawn \(2, 11\) and scores \(2, 1, 11\) dif"
+        ValueError, match=r"sample \(2, 11\) and scores \(2, 1, 11\) dif"
     ):
         log_probability(draw(2, 1, K), jnp.ones((2, K)))
     with pytest.raises(ValueError, match="differ in the number of queries or keys"):

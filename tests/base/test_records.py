@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from base.errors import FieldError
-from base.records import AttentionRecord, DrawRecord, records_of, sow
+from base.records import AttentionRecord, SampleRecord, records_of, sow
 
 
 class Layer(nn.Module):
@@ -18,7 +18,7 @@ class Layer(nn.Module):
     def __call__(self, weights):
         record = AttentionRecord(weights, kind=self.kind, layer=self.layer)
         sow(self, record)
-        sow(self, DrawRecord(weights.sum((1, 3)), weights.mean((1, 3))))
+        sow(self, SampleRecord(weights.sum((1, 3)), weights.mean((1, 3))))
 
 
 class Model(nn.Module):
@@ -52,13 +52,13 @@ def test_records_are_sorted_by_kind_and_layer():
 
 
 def test_draws_are_collected_separately():
-    records = records_of(sown(), DrawRecord)
+    records = records_of(sown(), SampleRecord)
     assert [r.log_probability.shape for r in records] == [(2, 5)] * 4
     assert [r.entropy.shape for r in records] == [(2, 5)] * 4
 
 
 def test_without_sown_records_the_list_is_empty():
-    assert records_of({}, AttentionRecord) == records_of({}, DrawRecord) == []
+    assert records_of({}, AttentionRecord) == records_of({}, SampleRecord) == []
 
 
 def test_a_field_error_names_field_value_and_accepted_values():

@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from attention.glimpses import glimpse
-from base.records import DrawRecord, GlimpseRecord, records_of
+from base.records import GlimpseRecord, SampleRecord, records_of
 from models.recurrent_visual import (
     DeepRecurrentAttention,
     ImageClassifier,
     RecurrentVisualAttention,
-    gaussian_draw,
+    location_record,
 )
 from training.reinforce import baseline_loss
 
@@ -85,7 +85,7 @@ def test_evaluation_follows_the_equations_at_the_mean_locations(image, params):
     np.testing.assert_allclose(record.location, np.stack(locations, 1), atol=1e-5)
     expected = dense(h, params["classifier"]).reshape(B, K, CLASSES)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
-    assert records_of(sown, DrawRecord) == []
+    assert records_of(sown, SampleRecord) == []
     again, _ = look(params, image, seed=1, train=False)
     np.testing.assert_array_equal(logits, again)  # nothing is drawn
 
@@ -103,7 +103,7 @@ def parts_reached(model, params, image):
     def losses(params):
         logits, sown = applied(model, params, image, seed=0, train=True)
         label_of_all = jnp.broadcast_to(label, logits.shape[:2])
-        (draw,) = records_of(sown, DrawRecord)
+        (draw,) = records_of(sown, SampleRecord)
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, label_of_all)
         errors = baseline_loss(draw.baseline, jnp.ones((B, 1)))
         return jnp.stack([nats.sum(), draw.log_probability.sum(), errors])
@@ -123,7 +123,7 @@ def test_each_loss_reaches_its_part_of_ram(image, params):
 def test_the_density_is_that_of_independent_normal_distributions():
     rng = np.random.default_rng(0)
     location, mean, baseline = rng.normal(size=(B, 2)), rng.normal(size=(B, 2)), 0.2
-    draw = gaussian_draw(jnp.asarray(location), jnp.asarray(mean), 0.3, baseline)
+    draw = location_record(jnp.asarray(location), jnp.asarray(mean), 0.3, baseline)
     expected = stats.norm(mean, 0.3).logpdf(location).sum(-1)
     np.testing.assert_allclose(draw.log_probability, expected, rtol=1e-4)
     entropy = 2 * stats.norm(0, 0.3).entropy()
@@ -139,7 +139,7 @@ def test_reinforce_estimates_the_exact_gradient_of_the_expected_reward():
     reward = (location > 0).all(-1).astype(jnp.float32)
 
     def density(mean, location):
-        draw = gaussian_draw(location[None], mean[None], std, jnp.zeros(1))
+        draw = location_record(location[None], mean[None], std, jnp.zeros(1))
         return draw.log_probability[0]
 
     slopes = jax.vmap(jax.grad(density), (None, 0))(mean, location)  # [count, 2]
@@ -153,7 +153,7 @@ def test_reinforce_estimates_the_exact_gradient_of_the_expected_reward():
 
 def test_training_draws_locations_around_the_means_within_the_image(image, params):
     _, sown = look(params, image)
-    (record,), (draw,) = records_of(sown, GlimpseRecord), records_of(sown, DrawRecord)
+    (record,), (draw,) = records_of(sown, GlimpseRecord), records_of(sown, SampleRecord)
     assert record.location.shape == (B, T, 2)
     assert draw.log_probability.shape == draw.baseline.shape == (B, T - 1)
     assert abs(np.asarray(record.location)).max() <= 1
@@ -168,7 +168,7 @@ def test_policies_without_learning_draw_nothing_for_reinforce(image, params, pol
     for train in (True, False):
         _, sown = look(params, image, train=train, policy=policy)
         (record,) = records_of(sown, GlimpseRecord)
-        assert records_of(sown, DrawRecord) == []
+        assert records_of(sown, SampleRecord) == []
         assert bool(np.any(record.location)) == (policy == "random")
 
 
@@ -260,7 +260,7 @@ def test_an_answer_of_dram_depends_on_no_later_glimpse(image, deep):
 def test_dram_draws_a_location_for_each_glimpse(image, deep):
     model, params = deep
     _, sown = applied(model, params, image, 0, train=True)
-    (draw,) = records_of(sown, DrawRecord)
+    (draw,) = records_of(sown, SampleRecord)
     assert draw.log_probability.shape == draw.baseline.shape == (B, K * T)
 
 

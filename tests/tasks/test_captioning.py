@@ -19,7 +19,7 @@ from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from base import storage
 from base.errors import UserError
-from base.records import AttentionRecord, DrawRecord, records_of
+from base.records import AttentionRecord, SampleRecord, records_of
 from configs.captioning import get_config
 from figures import canvas
 from figures.strips import Strip
@@ -313,7 +313,7 @@ def test_the_gradient_of_a_hard_alignment_is_unbiased():
             rngs={"dropout": key, "alignment": jax.random.fold_in(key, 1)},
             mutable=["reinforce"],
         )
-        (draw,) = records_of(sown, DrawRecord)
+        (draw,) = records_of(sown, SampleRecord)
         log_probs = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
         return draw.log_probability.sum(), -log_probs.sum()
 

@@ -17,7 +17,7 @@ from states import changed, stepped
 from attention.alignments import update_baseline
 from base import storage
 from base.errors import UserError
-from base.records import DrawRecord, records_of
+from base.records import SampleRecord, records_of
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt, transformer_nmt
 from configs.transformer_nmt import get_config
 from generation import Generator, Search
@@ -350,7 +350,7 @@ def test_a_sample_is_rewarded_by_its_own_and_later_tokens():
         logits, sown = task.model.apply(
             {"params": params}, batch, train=True, rngs=rngs, mutable=["reinforce"]
         )
-        (draw,) = records_of(sown, DrawRecord)
+        (draw,) = records_of(sown, SampleRecord)
         log_probs, total = jax.nn.log_softmax(logits), 0.0
         for b, start, end in ((0, 0, 5), (1, 0, 3), (2, 0, 2), (2, 2, 5)):
             steps, target = range(start, end), batch["target"]
@@ -412,7 +412,7 @@ def without_sampling(apply):
     def applied(variables, batch, **options):
         options["rngs"].pop("alignment")
         logits, _ = apply(variables, batch, **options)
-        draw = DrawRecord(logits[:, None, :, 5], logits[:, :, 7])
+        draw = SampleRecord(logits[:, None, :, 5], logits[:, :, 7])
         return logits, {"reinforce": {"record": (draw,)}}
 
     return applied

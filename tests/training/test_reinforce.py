@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.records import DrawRecord
+from base.records import SampleRecord
 from training.reinforce import (
     initial_baseline,
     move_baseline,
@@ -21,8 +21,8 @@ BASELINE = -1.3
 def draws(draw):
     """Draws of a layer with heads and of one without."""
     return [
-        DrawRecord(draw(B, H, T), draw(B, H, T)),
-        DrawRecord(draw(B, T), draw(B, T)),
+        SampleRecord(draw(B, H, T), draw(B, H, T)),
+        SampleRecord(draw(B, T), draw(B, T)),
     ]
 
 
