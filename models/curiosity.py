@@ -116,7 +116,7 @@ class Convolution(nn.Module):
         return Dense(self.filters)(jnp.concatenate(patches, -1))
 
 
-class Encoder(nn.Module):
+class FeatureEncoder(nn.Module):
     """Convolutions with ELU: section 3.2 of the paper.
 
     Attributes:
@@ -147,10 +147,9 @@ class InverseModel(nn.Module):
     hidden: int
 
     @nn.compact
-    def __call__(self, now: jax.Array, following: jax.Array) -> jax.Array:
+    def __call__(self, phi: jax.Array, next_phi: jax.Array) -> jax.Array:
         """Returns logits [B, A] of the action between features [B, D]."""
-        both = jnp.concatenate([now, following], -1)
-        hidden = nn.relu(Dense(self.hidden)(both))
+        hidden = nn.relu(Dense(self.hidden)(jnp.concatenate([phi, next_phi], -1)))
         return Dense(self.actions)(hidden)
 
 
@@ -166,11 +165,11 @@ class ForwardModel(nn.Module):
     hidden: int
 
     @nn.compact
-    def __call__(self, now: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(self, phi: jax.Array, action: jax.Array) -> jax.Array:
         """Predicts the next features [B, D] from features and an action, int32 [B]."""
-        taken = jnp.concatenate([now, jax.nn.one_hot(action, self.actions)], -1)
-        hidden = nn.relu(Dense(self.hidden)(taken))
-        return Dense(now.shape[-1])(hidden)
+        inputs = jnp.concatenate([phi, jax.nn.one_hot(action, self.actions)], -1)
+        hidden = nn.relu(Dense(self.hidden)(inputs))
+        return Dense(phi.shape[-1])(hidden)
 
 
 class CuriousAgent(nn.Module):
@@ -199,13 +198,13 @@ class CuriousAgent(nn.Module):
 
     def setup(self):
         check_fields(self)
-        self.convolutions = Encoder(self.layers, self.filters)  # of the policy
+        self.convolutions = FeatureEncoder(self.layers, self.filters)  # of the policy
         if self.memory == "lstm":
             self.cell = nn.OptimizedLSTMCell(self.hidden)
         else:
             self.layer = Dense(self.hidden)
         self.policy, self.value = Dense(self.actions), Dense(1)
-        self.encoder = Encoder(self.layers, self.filters)
+        self.encoder = FeatureEncoder(self.layers, self.filters)
         self.inverse = InverseModel(self.actions, self.hidden)
         self.forward = ForwardModel(self.actions, self.hidden)
 
@@ -233,15 +232,15 @@ class CuriousAgent(nn.Module):
         return features if self.features == "icm" else jax.lax.stop_gradient(features)
 
     def transition(
-        self, image: jax.Array, following: jax.Array, action: jax.Array
+        self, image: jax.Array, next_image: jax.Array, action: jax.Array
     ) -> Transition:
         """Predicts a transition, and the action that made it.
 
         Args:
             image: [B, I, J, C], s_t.
-            following: [B, I, J, C], s_{t+1}.
+            next_image: [B, I, J, C], s_{t+1}.
             action: int32 [B], a_t.
         """
-        now, features = self.phi(image), self.phi(following)  # [B, D]
-        logits = self.inverse(now, features) if self.features == "icm" else None
-        return Transition(features, self.forward(now, action), logits)
+        phi, next_phi = self.phi(image), self.phi(next_image)  # [B, D]
+        logits = self.inverse(phi, next_phi) if self.features == "icm" else None
+        return Transition(next_phi, self.forward(phi, action), logits)

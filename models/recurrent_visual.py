@@ -205,7 +205,7 @@ def location_record(
     return SampleRecord(density, jnp.full_like(density, 1 + log_norm), baseline)
 
 
-class Convolutions(nn.Module):
+class ConvolutionalNetwork(nn.Module):
     """Three convolutions and a dense layer: Ba et al. (2015), section 4.
 
     Attributes:
@@ -268,14 +268,14 @@ class DeepRecurrentAttention(nn.Module):
     def setup(self):
         check_fields(self)
         channels = tuple(self.channels)
-        self.image_network = Convolutions(channels, self.width)
+        self.image_network = ConvolutionalNetwork(channels, self.width)
         # From 0, the product would be 0 at the centre, where all models begin.
         ones = nn.initializers.ones
         self.location_network = nn.Dense(self.width, bias_init=ones)
         self.lower = nn.OptimizedLSTMCell(self.hidden)
         self.upper = nn.OptimizedLSTMCell(self.hidden)
         if self.context:
-            self.context_network = Convolutions(channels, self.hidden)
+            self.context_network = ConvolutionalNetwork(channels, self.hidden)
         self.emission = Dense(2)
         self.expected = Dense(1)  # b_t, the baseline
         self.classifier = Dense(self.classes)

@@ -92,7 +92,7 @@ def growing_decay(steps: jax.Array, decay: float) -> jax.Array:
     return jnp.minimum(decay, (1 + steps) / (10 + steps))
 
 
-class SelfAttention(nn.Module):
+class SpatialSelfAttention(nn.Module):
     """Self-attention over a feature map, gamma o + x: Zhang et al. (2019), eqs. 1-3.
 
     In the paper's letters, key is f, query g, value h, output v.
@@ -163,8 +163,8 @@ class Network(nn.Module):
         channels: channels of a map of the image's size; they double with each halving
             of the size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
-        form, key_reduction, value_reduction, pool: see `SelfAttention`.
-        spectral: whether each layer has a spectral norm of 1.
+        form, key_reduction, value_reduction, pool: see `SpatialSelfAttention`.
+        spectral: see `normed_kernel`.
     """
 
     classes: Annotated[int, SIZE]
@@ -248,7 +248,7 @@ class Network(nn.Module):
         if size not in self.attention:
             return x
         attended = [map_size for map_size in self.maps() if map_size in self.attention]
-        return SelfAttention(
+        return SpatialSelfAttention(
             self.form,
             key_reduction=self.key_reduction,
             value_reduction=self.value_reduction,

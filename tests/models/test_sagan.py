@@ -15,7 +15,7 @@ from models.sagan import (
     BatchNorm,
     Discriminator,
     Generator,
-    SelfAttention,
+    SpatialSelfAttention,
 )
 from models.spectral import normed_kernel
 
@@ -161,7 +161,7 @@ def test_spectral_estimates_change_only_in_training():
 @pytest.mark.parametrize("form", NON_LOCAL)
 @pytest.mark.parametrize("pool", [True, False])
 def test_attention_is_initially_the_identity_and_only_gamma_learns(form, pool, draw):
-    layer = SelfAttention(
+    layer = SpatialSelfAttention(
         form, key_reduction=2, value_reduction=2, pool=pool, spectral=False
     )
     x = draw(B, 4, 6, 8)
@@ -188,7 +188,7 @@ def test_the_weights_of_each_position_sum_to_1():
 
 
 def test_attention_reads_the_positions_in_the_order_of_the_image(draw):
-    layer = SelfAttention(key_reduction=2, value_reduction=1, spectral=False)
+    layer = SpatialSelfAttention(key_reduction=2, value_reduction=1, spectral=False)
     x = draw(1, 3, 5, 8)
     params = normal_like(layer.init(jax.random.key(0), x, train=True)["params"])
     attend = quick_jit(lambda x: layer.apply({"params": params}, x, train=False))
