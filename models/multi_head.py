@@ -71,23 +71,23 @@ class MultiHeadAttention(nn.Module):
     Attributes:
         features: C; a multiple of `heads`.
         heads: H.
+        kind, layer, queries, keys: see `AttentionRecord`.
         score: a key of `attention.scores.SCORES`.
         score_hidden: A, for the additive score and the position of local-p.
         max_length: maximum source length, for the location score.
         dtype: dtype of matrix products; softmax and parameters stay float32.
-        kind, layer, queries, keys: see `AttentionRecord`.
     """
 
-    features: int = 512
-    heads: int = 8
+    features: int
+    heads: int
+    kind: str
+    layer: int
+    queries: str
+    keys: str
     score: str = "scaled_dot"
     score_hidden: int = 0
     max_length: int = 0
     dtype: jnp.dtype = jnp.float32
-    kind: str = "attention"
-    layer: int = 0
-    queries: str = "queries"
-    keys: str = "keys"
 
     def setup(self):
         square = (self.features, self.features)
