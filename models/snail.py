@@ -57,10 +57,10 @@ class Past(NamedTuple):
     keys: tuple[jax.Array, ...]
     values: tuple[jax.Array, ...]
 
-    def before(self, x: jax.Array, lag: int) -> jax.Array:
-        """Returns the input `lag` steps before x [B, 1, C]."""
+    def before(self, width: int, lag: int) -> jax.Array:
+        """Returns the input [B, 1, C = width] of the step `lag` steps before step t."""
         at = jnp.maximum(self.t - lag, 0)[:, None, None]
-        earlier = jnp.take_along_axis(self.output[..., : x.shape[-1]], at, 1)
+        earlier = jnp.take_along_axis(self.output[..., :width], at, 1)
         return jnp.where((self.t >= lag)[:, None, None], earlier, 0)
 
     def append(self, steps: jax.Array, x: jax.Array) -> jax.Array:
@@ -80,7 +80,7 @@ class DenseBlock(nn.Module):
     filters: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, past: "Past | None" = None) -> jax.Array:
+    def __call__(self, x: jax.Array, past: Past | None = None) -> jax.Array:
         """Computes [B, T, C + D] from [B, T, C]; before the first step, x is 0.
 
         With the steps before it, x is a single step, [B, 1, C].
@@ -94,7 +94,8 @@ class DenseBlock(nn.Module):
             earlier = jnp.pad(earlier, ((0, 0), (self.dilation, 0), (0, 0)))
             earlier = earlier[:, : x.shape[1]]
         else:
-            earlier, now = past.before(x, self.dilation) @ kernel[0], x @ kernel[1]
+            earlier = past.before(x.shape[-1], self.dilation) @ kernel[0]
+            now = x @ kernel[1]
         x_f, x_g = jnp.split(earlier + now + bias, 2, -1)
         return jnp.concatenate([x, jnp.tanh(x_f) * nn.sigmoid(x_g)], -1)
 
@@ -111,7 +112,7 @@ class TCBlock(nn.Module):
     filters: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, past: "Past | None" = None) -> jax.Array:
+    def __call__(self, x: jax.Array, past: Past | None = None) -> jax.Array:
         """Computes [B, T, C + D ceil(log2 length)] from [B, T, C]."""
         for dilation in dilations(self.length):
             x = DenseBlock(dilation, self.filters)(x, past)
