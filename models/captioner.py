@@ -156,7 +156,8 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
             collection "schedule" overrides it.
 
     The other fields are those of `Captioner` and `AttentiveDecoder`. Widths, dropout
-    and `selector` follow the authors' code for MS-COCO by default.
+    and `selector` follow the authors' code for MS-COCO by default; the `init_scheme`
+    "paper" is that of Show and Tell.
     """
 
     hidden: int = 1800

@@ -152,7 +152,7 @@ class EncoderDecoder(nn.Module):
     def prepare(self, memory: Any) -> tuple[Any, Any]:
         """Returns the matrices of the step and its other loop-invariant arrays.
 
-        Both are pytrees, the arguments `weights` and `shared` of
+        Both are pytrees, the arguments `matrices` and `shared` of
         `attention.fast.scan.scan`.
         """
         raise NotImplementedError

@@ -57,10 +57,18 @@ class FeedForwardAttention(nn.Module):
             # Equal scores: alpha_t = 1 / T.
             self.w, self.b = jnp.zeros(width), jnp.zeros(())
 
+    def read(
+        self, inputs: jax.Array, mask: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the estimates [B] of `__call__` and the attention weights [B, T]."""
+        h = self._values(inputs)  # h_t = f(W_xh x_t + b_xh)
+        context, weights = feedforward_attention(h, self.w, self.b, mask=mask)
+        return self._estimate(context), weights  # c = sum_t alpha_t h_t
+
     def __call__(
         self, inputs: jax.Array, mask: jax.Array | None = None, *, train: bool
     ) -> jax.Array:
-        """Estimates a number for each sequence.
+        """Estimates a number for each sequence, as `read` without the weights.
 
         Args:
             inputs: [B, T, 2] values and markers.
@@ -70,17 +78,8 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B] estimates.
         """
-        # c = sum_t alpha_t h_t, without the weights; `read` is the plain form.
         context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
         return self._estimate(context)
-
-    def read(
-        self, inputs: jax.Array, mask: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns the estimates [B] of `__call__` and the attention weights [B, T]."""
-        value = self._values(inputs)
-        context, weights = feedforward_attention(value, self.w, self.b, mask=mask)
-        return self._estimate(context), weights
 
     def _values(self, inputs: jax.Array) -> jax.Array:
         """Values h_t [..., T, D] of inputs x_t [..., T, 2]."""

@@ -147,8 +147,8 @@ class ShowAskAttendAnswer(VisualQuestions):
         super().setup()
         self.lstm = Recurrence("lstm", self.hidden, STANDARD)
         self.layer, self.output = Dense(self.classifier), Dense(self.answers)
-        self.function = MATCHING_SCORES[self.score]
-        self.has_vector = "v" in self.function.parameters
+        self.score_function = MATCHING_SCORES[self.score]
+        self.has_vector = "v" in self.score_function.parameters
         if not self.glimpses:
             return
         rows = 1 if self.has_vector else self.glimpses
@@ -182,9 +182,11 @@ class ShowAskAttendAnswer(VisualQuestions):
 
     def scores(self, s: jax.Array, phi: jax.Array) -> jax.Array:
         """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
+        key = self.key(phi)[:, None]  # U phi, [B, 1, L, A]
+        # W s, [B, 1, 1, A] for all glimpses, or [B, G, 1, A].
         query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
         v = {"v": self.v} if self.has_vector else {}
-        return self.function.compare(query, self.key(phi)[:, None], **v)[:, :, 0]
+        return self.score_function.compare(query, key, **v)[:, :, 0]
 
 
 class SpatialMemoryNetwork(VisualQuestions):
