@@ -371,11 +371,7 @@ class PointerNetwork(nn.Module):
     def _readout(
         self, d: jax.Array, memory: PointerMemory
     ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
-        """Computes the logits [B, Q, S + 1] of states d_i [B, Q, D].
-
-        Returns:
-            Logits, attention weights [B, Q, S + 1] or None, and their query [B, Q, D].
-        """
+        """Returns logits and weights [B, Q, S + 1], if any, and the query [B, Q, D]."""
         return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
     def _point(

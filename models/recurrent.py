@@ -176,9 +176,6 @@ def add_inputs(y: jax.Array, inputs: Sequence[jax.Array], residual: str) -> jax.
     return y + sum(inputs if residual == "dense" else inputs[-1:])
 
 
-Biases = tuple[jax.Array, ...]  # [G] per layer after the first
-
-
 class StackMatrices(NamedTuple):
     """Weight matrices of a `Stack`."""
 
@@ -217,15 +214,15 @@ class Stack(nn.Module):
             inputs=tuple(gates.parameters(self.features)[0] for gates in self.gates),
         )
 
-    def biases(self) -> Biases:
-        """Returns the biases of the layers after the first."""
+    def biases(self) -> tuple[jax.Array, ...]:
+        """Returns the biases [G] of the layers after the first."""
         return tuple(gates.parameters(self.features)[1] for gates in self.gates)
 
     @nn.nowrap
     def advance(
         self,
         w: StackMatrices,
-        biases: Biases,
+        biases: tuple[jax.Array, ...],
         carries: tuple[jax.Array, ...],
         gates: jax.Array,
         noise: tuple[jax.Array, ...] | None,
