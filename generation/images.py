@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base import spread
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from generation.types import Module
 
 
@@ -79,7 +79,7 @@ class ImageGenerator:
             self._sample(rng, label),
             label,
             train=False,
-            mutable=["attention"],
+            mutable=["attention", DETAILS],
         )
         images = jnp.round((images + 1) * 127.5).astype(jnp.uint8)
         return images, records_of(sown, AttentionRecord)

@@ -19,10 +19,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.declaration import ScoreParts
 from attention.fast.pooled_attention import feedforward_context
 from attention.feedforward import feedforward_attention
 from base.ranges import SIZE
+from base.records import ScoreDetails
 from models.layers import check_fields
+from models.recording import score_details, sow_attention
 
 FEATURES = 2  # numbers per step: a value and a marker
 
@@ -57,13 +60,25 @@ class FeedForwardAttention(nn.Module):
             # Equal scores: alpha_t = 1 / T.
             self.w, self.b = jnp.zeros(width), jnp.zeros(())
 
-    def read(
-        self, inputs: jax.Array, mask: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns the estimates [B] of `__call__` and the attention weights [B, T]."""
+    def read(self, inputs: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        """Returns the estimates [B] of `__call__`; sows an `AttentionRecord`.
+
+        The recorded weights are [B, 1, 1, T]. The score has one unit, tanh(b + h_t w).
+        """
         h = self._values(inputs)  # h_t = f(W_xh x_t + b_xh)
         context, weights = feedforward_attention(h, self.w, self.b, mask=mask)
-        return self._estimate(context), weights  # c = sum_t alpha_t h_t
+
+        def details() -> ScoreDetails | None:
+            query = jnp.broadcast_to(self.b, (len(h), 1, 1, 1))
+            key = (h @ self.w)[:, None, :, None]
+            parts = ScoreParts(query, key, v=jnp.ones(1), activation="tanh")
+            return score_details(parts, None if mask is None else mask[:, None, None])
+
+        weights = weights[:, None, None]
+        sow_attention(
+            self, weights, details, kind="attention", queries="estimate", keys="steps"
+        )
+        return self._estimate(context)  # c = sum_t alpha_t h_t
 
     def __call__(
         self, inputs: jax.Array, mask: jax.Array | None = None, *, train: bool

@@ -36,7 +36,7 @@ from base.devices import data_axis
 from base.ranges import COUNT, LAYERS, SIZE, Choice
 from models.attention import Score
 from models.layers import Dense, check_fields
-from models.recording import sow_attention
+from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
 from models.snail import FEW_SHOT, Snail, check_blocks
 
@@ -174,9 +174,15 @@ class MatchingNetwork(EpisodeClassifier):
         """Computes logits [B, W]; see `EpisodeClassifier`."""
         hidden = self.score_hidden or self.embedding
         score = Score(self.score, hidden=hidden, max_length=self.ways * self.shots)
-        p, weights = attend(score(x[:, -1:], x[:, :-1]), labels)
+        query, key = x[:, -1:], x[:, :-1]
+        p, weights = attend(score(query, key), labels)
         sow_attention(
-            self, weights[:, None], kind="matching", queries="query", keys="steps"
+            self,
+            weights[:, None],
+            lambda: score_details(score.parts(query[:, None], key[:, None])),
+            kind="matching",
+            queries="query",
+            keys="steps",
         )
         return jnp.log(jnp.maximum(p[:, 0], _MIN))
 

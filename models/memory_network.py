@@ -220,16 +220,10 @@ class MemoryNetwork(nn.Module):
         mask: jax.Array,
     ) -> None:
         """Sows the attention of all hops, [B, 1, N] each."""
-
-        def details() -> ScoreDetails | None:
-            each = [score_details(hop(), mask[:, None]) for hop in parts]
-            joined = jax.tree.map(lambda *x: jnp.concatenate(x, 1), *each)
-            return joined and joined.replace(own_keys=True)
-
         sow_attention(
             self,
             jnp.concatenate(weights, 1)[:, None],
-            details,
+            lambda: score_details([hop() for hop in parts], mask[:, None]),
             position=None if position[0] is None else jnp.stack(position, -1),
             kind="memory",
             queries="hops",

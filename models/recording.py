@@ -38,14 +38,20 @@ def detailed(module: nn.Module) -> bool:
 
 
 def score_details(
-    parts: ScoreParts | None, mask: jax.Array | None = None
+    parts: ScoreParts | list[ScoreParts | None] | None,
+    mask: jax.Array | None = None,
 ) -> ScoreDetails | None:
     """Returns the parts of scores [B, H, Q, K] as the details of a record.
 
     Args:
-        parts: None for scores without parts.
+        parts: None for scores without parts; a list for queries with keys of their own:
+            those of each query, [B, 1, 1, K].
         mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
     """
+    if isinstance(parts, list):
+        each = [score_details(query, mask) for query in parts]
+        joined = jax.tree.map(lambda *x: jnp.concatenate(x, 1), *each)
+        return joined and joined.replace(own_keys=True)
     if parts is None:
         return None
     batch, v = parts.query.shape[:2], parts.v

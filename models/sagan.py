@@ -26,12 +26,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.declaration import ScoreParts
 from attention.spatial import NON_LOCAL, max_pool
 from base.devices import data_axis
 from base.errors import FieldError
 from base.ranges import SIZE, Choice
+from base.records import ScoreDetails
 from models.layers import check_fields
-from models.recording import sow_attention
+from models.recording import score_details, sow_attention
 from models.spectral import Layer, normed_kernel
 
 
@@ -142,8 +144,21 @@ class SpatialSelfAttention(nn.Module):
             init = nn.initializers.normal(query.shape[-1] ** -0.5)
             parameters["w"] = self.param("w", init, (2 * query.shape[-1],))
         context, weights = NON_LOCAL[self.form](query, key, value, **parameters)
+
+        def details() -> ScoreDetails | None:
+            if self.form not in ("gaussian", "embedded_gaussian"):
+                return None  # the weights are no softmax
+            rows = (x.reshape(len(x), 1, -1, x.shape[-1]) for x in (query, key))
+            return score_details(ScoreParts(*rows))
+
         sow_attention(
-            self, weights, kind="spatial", layer=self.layer, queries="map", keys="map"
+            self,
+            weights,
+            details,
+            kind="spatial",
+            layer=self.layer,
+            queries="map",
+            keys="map",
         )
         gamma = self.param("gamma", nn.initializers.zeros, ())
         return x + gamma * layer(width, name="output")(context, train=train)

@@ -28,6 +28,7 @@ score; G glimpses; W answers.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import jax
@@ -36,12 +37,13 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention, attend
+from attention.declaration import ScoreParts
 from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
 from models.captioner import ENCODERS, ImageEncoder
 from models.layers import PAD, Dense, check_fields
-from models.recording import sow_attention
+from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
 
 HOP_SCORES = tuple(name for name in SCORES if name != "location")
@@ -116,10 +118,20 @@ class VisualQuestions(nn.Module):
             align = functools.partial(align, rng=self.make_rng("alignment"))
         return attend(scores, regions, align=align)
 
-    def record(self, weights: jax.Array, queries: str) -> None:
+    def record(
+        self,
+        weights: jax.Array,
+        parts: Callable[[], ScoreParts | list[ScoreParts] | None],
+        queries: str,
+    ) -> None:
         """Sows the weights [B, G, L] of all glimpses or hops."""
         sow_attention(
-            self, weights[:, None], kind="glimpse", queries=queries, keys="map"
+            self,
+            weights[:, None],
+            lambda: score_details(parts()),
+            kind="glimpse",
+            queries=queries,
+            keys="map",
         )
 
 
@@ -166,9 +178,12 @@ class ShowAskAttendAnswer(VisualQuestions):
         phi = cosine_scores.project(regions)  # phi_l / |phi_l|, or 0
         s = self.ask(question, train=train)  # [B, D]
         if self.glimpses:
-            scores = self.scores(drop(s), drop(phi))  # [B, G, L]
+            query = self.query(drop(s)).reshape(len(s), -1, 1, self.score_hidden)
+            key = self.key(drop(phi))[:, None]  # [B, 1, L, A]
+            v = {"v": self.v} if self.has_vector else {}
+            scores = self.score_function.compare(query, key, **v)[:, :, 0]  # [B, G, L]
             x, alpha = self.read(scores, phi, train=train)  # [B, G, E]
-            self.record(alpha, "glimpses")
+            self.record(alpha, lambda: self.parts(query, key), "glimpses")
         else:
             x = phi.mean(1, keepdims=True)
         x = jnp.concatenate([x.reshape(len(x), -1), s], -1)  # [x_1; ...; x_G; s]
@@ -180,13 +195,16 @@ class ShowAskAttendAnswer(VisualQuestions):
         _, carry = self.lstm(nn.tanh(words), question != PAD)
         return carry[:, self.hidden :]  # h and c are side by side
 
-    def scores(self, s: jax.Array, phi: jax.Array) -> jax.Array:
-        """Returns the scores [B, G, L] of s [B, D] and regions phi [B, L, E]."""
-        key = self.key(phi)[:, None]  # U phi, [B, 1, L, A]
-        # W s, [B, 1, 1, A] for all glimpses, or [B, G, 1, A].
-        query = self.query(s).reshape(len(s), -1, 1, self.score_hidden)
-        v = {"v": self.v} if self.has_vector else {}
-        return self.score_function.compare(query, key, **v)[:, :, 0]
+    def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | list[ScoreParts]:
+        """Returns the parts of the scores of all glimpses, or of each with its v_g.
+
+        Args:
+            query: [B, G or 1, 1, A], W s.
+            key: [B, 1, L, A], U phi.
+        """
+        if self.has_vector:
+            return [self.score_function.parts(query, key, v=v) for v in self.v]
+        return self.score_function.parts(jnp.swapaxes(query, 1, 2), key)
 
 
 class SpatialMemoryNetwork(VisualQuestions):
@@ -224,17 +242,29 @@ class SpatialMemoryNetwork(VisualQuestions):
         ones = nn.initializers.ones
         w = self.param("bag", ones, question.shape[1:])  # a weight of each position
         o = jnp.einsum("t,btn->bn", w, words)[:, None]  # the question, [B, 1, N]
-        correlation = self.compare[0](words, self.attention(regions))  # C, [B, T, L]
+        places = self.attention(regions)  # A phi, [B, L, N]
+        correlation = self.compare[0](words, places)  # C, [B, T, L]
         scores = word_guided_scores(correlation, valid)
         memories = [evidence(regions) for evidence in self.evidence]  # E_k phi
-        weights = []
+        weights, hops = [], []
         for hop, memory in enumerate(memories):  # [B, L, N]
             if hop:
                 scores = self.compare[hop](o, memories[hop - 1])  # [B, 1, L]
+                hops.append((self.compare[hop], o, memories[hop - 1]))
             context, alpha = self.read(scores, memory, train=train)
             o = context + o
             weights.append(alpha)
-        self.record(jnp.concatenate(weights, 1), "hops")
+
+        def parts() -> list[ScoreParts] | None:
+            first = self.compare[0].parts(words, places)
+            if first is None:
+                return None
+            return [
+                word_guided_parts(first, correlation, valid),
+                *(score.parts(o[:, None], key[:, None]) for score, o, key in hops),
+            ]
+
+        self.record(jnp.concatenate(weights, 1), parts, "hops")
         return self.output(drop(nn.relu(o[:, 0])))
 
 
@@ -249,3 +279,27 @@ def word_guided_scores(correlation: jax.Array, valid: jax.Array) -> jax.Array:
         [B, 1, L] scores.
     """
     return jnp.where(valid[..., None], correlation, -jnp.inf).max(1, keepdims=True)
+
+
+def word_guided_parts(
+    parts: ScoreParts, correlation: jax.Array, valid: jax.Array
+) -> ScoreParts:
+    """Parts of `word_guided_scores`.
+
+    Each region has its own best word, which its key therefore includes: the term of a
+    unit is 1 (word_a key_a) or, of an additive score, v_a f(0 + (word_a + key_a)).
+
+    Args:
+        parts: those of the correlation, with query [B, T, A] and key [B, L, A].
+        correlation: [B, T, L].
+        valid: bool [B, T], False at padding.
+
+    Returns:
+        The parts of scores [B, 1, 1, L].
+    """
+    best = jnp.where(valid[..., None], correlation, -jnp.inf).argmax(1)  # [B, L]
+    word = jnp.take_along_axis(parts.query, best[..., None], 1)  # [B, L, A]
+    is_product = parts.v is None
+    key = word * parts.key if is_product else word + parts.key
+    query = jnp.full_like(key[:, None, :1], float(is_product))
+    return parts._replace(query=query, key=key[:, None])

@@ -7,7 +7,7 @@ the target.
 
 Works with any model that has the methods of `models.feedforward.FeedForwardAttention`:
 `model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, and
-`read(inputs, mask) -> (estimates [B], weights [B, T])`.
+`read(inputs, mask) -> estimates [B]`, which sows an `AttentionRecord` [B, 1, 1, T].
 
 Axes: B sequences; T steps.
 """
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
@@ -23,8 +24,9 @@ from ml_collections import ConfigDict
 from base.errors import FieldError
 from base.fields import Fields, ordered
 from base.ranges import BATCH, SHAPES, Choice, Range
+from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
-from figures.attention import AttentionMap
+from figures.attention import attention_map
 from tasks.adding import data as adding
 from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
@@ -118,12 +120,15 @@ class Adding(Task):
         return {group: Stacked(batch) for group, batch in groups.items()}
 
     def outputs(self, state: TrainState, batch: Batch, attention: bool) -> Any:
-        """Returns estimates [B] and, if requested, weights [B, T]."""
+        """Returns estimates [B] and, if requested, the attention to the steps."""
         inputs, mask = batch["inputs"], batch.get("mask")
         variables = {"params": state.params}
-        if attention:
-            return self.model.apply(variables, inputs, mask, method="read")
-        return self.model.apply(variables, inputs, mask, train=False), None
+        if not attention:
+            return self.model.apply(variables, inputs, mask, train=False), []
+        estimates, sown = self.model.apply(
+            variables, inputs, mask, method="read", mutable=["attention", DETAILS]
+        )
+        return estimates, records_of(sown, AttentionRecord)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns `accuracy` in per cent and `mse` of the split.
@@ -175,17 +180,22 @@ class Adding(Task):
 
     def show(self, example: endless.Batch, answer: Any) -> Prediction:
         """Returns the estimate; its score is the maximum weight."""
-        (estimate, weights), inputs = answer, example["inputs"]
+        (estimate, records), inputs = answer, example["inputs"]
         length = int(np.flatnonzero(inputs[:, 1] == -1)[-1]) + 1  # without padding
-        text, count, maps = f"{estimate:.4f}", len(inputs), ()
+        text, count = f"{estimate:.4f}", len(inputs)
         if "length" in example or "mask" in example:
             count = length
-        if weights is not None:
-            keys = [f"{x:g}" for x in inputs[:count, 0]]
-            values = weights[None, None, :count]
-            maps = (AttentionMap("attention", values, ["estimate"], keys),)
+        keys = [f"{x:g}" for x in inputs[:count, 0]]
+        maps = tuple(
+            attention_map(jax.tree.map(lambda x: x[None], x), ["estimate"], keys)
+            for x in records
+        )
+        if np.sum(example.get("mask", np.ones(len(inputs)))) > count:
+            # The weights are no softmax of these steps: padding takes part in it.
+            maps = tuple(each._replace(details=None) for each in maps)
         target = f"target {example['target']:.3f}, " if "target" in example else ""
-        score = 0.0 if weights is None else float(weights[:length].max())
+        largest = (float(each.weights[..., :length].max()) for each in maps)
+        score = max(largest, default=0.0)
         marked = inputs[:length, 1] == 1
         caption = f"{target}estimate {text}"
         return Prediction(text, score, maps, caption=caption, details=marked)

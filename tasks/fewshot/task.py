@@ -31,7 +31,8 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, Choice, Range
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
+from figures.attention import AttentionMap, Places, attention_map
 from figures.strips import Strip, caption_strips
 from tasks.common.batches import EndlessBatches
 from tasks.fewshot import data as fewshot
@@ -158,7 +159,8 @@ class FewShot(Task):
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
         """Returns the cross-entropy of the queries."""
-        logits, sown = self._apply(params, batch, state, train=True)
+        collections = ["attention", _STATISTICS]
+        logits, sown = self._apply(params, batch, state, collections, train=True)
         label = batch["label"][:, -1]
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, label)
         count = jnp.asarray(len(label), jnp.float32)
@@ -170,14 +172,20 @@ class FewShot(Task):
         return nats.sum(), (count, metrics)
 
     def _apply(
-        self, params: Any, batch: Batch, state: TrainState, *, train: bool
+        self,
+        params: Any,
+        batch: Batch,
+        state: TrainState,
+        collections: Sequence[str],
+        *,
+        train: bool,
     ) -> tuple[jax.Array, Any]:
         return self.model.apply(
             {"params": params, _STATISTICS: state.extra},
             jnp.asarray(batch["image"], jnp.float32) / 255,
             batch["label"],
             train=train,
-            mutable=["attention", _STATISTICS] if train else ["attention"],
+            mutable=collections,
         )
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
@@ -205,8 +213,9 @@ class FewShot(Task):
         self, state: TrainState, batch: Batch, attention: bool
     ) -> tuple[jax.Array, list[AttentionRecord]]:
         """Returns logits [B, W] and, if requested, the attention over the steps."""
-        logits, sown = self._apply(state.params, batch, state, train=False)
-        return logits, records_of(sown, AttentionRecord) if attention else []
+        collections = ["attention", DETAILS] if attention else []
+        logits, sown = self._apply(state.params, batch, state, collections, train=False)
+        return logits, records_of(sown, AttentionRecord)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns accuracies in per cent; see the module docstring."""
@@ -266,27 +275,41 @@ class FewShot(Task):
             text = f"class {number + 1}"
             caption = f"{text}, label: class {label[-1] + 1}"
         score = float(jax.nn.log_softmax(logits).max())
-        details = example["image"], label, records
-        return Prediction(text, score, caption=caption, details=details)
+        maps = tuple(self._map(each, example) for each in records)
+        details = example["image"], label
+        return Prediction(text, score, maps, caption=caption, details=details)
+
+    def _map(self, record: AttentionRecord, example: Any) -> AttentionMap:
+        """The attention between the images of an episode, in their `montage`."""
+        image, label = example["image"], example["label"]
+        names = example.get("names", [f"class {n + 1}" for n in range(self.model.ways)])
+        steps = [f"{t}: {names[n]}" for t, n in enumerate(label[:-1], 1)] + ["query"]
+        _, queries, keys = record.weights.shape
+        cells = cells_of(label, self.model.ways)
+        size = np.max(cells, 0) + 1
+        boxes = np.concatenate([cells / size, (cells + 1) / size], 1)
+        places = Places(boxes[:keys], grey(image, cells), queries=boxes[-queries:])
+        record = jax.tree.map(lambda x: x[None], record)
+        titles = "image", "attended image"
+        each = attention_map(record, steps[-queries:], steps[:keys], titles)
+        return each._replace(places=places)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws the images of the classes side by side, the query below, and attention.
 
         Each column is a class; there is a panel for the weights of each layer.
         """
-        image, label, records = prediction.details
+        (image, label), attended = prediction.details, prediction.attention
         cells = cells_of(label, self.model.ways)
         strip = Strip(["no attention"], None)
-        if records:
-            maps = [
-                montage(shades(np.asarray(x.weights), image), cells) for x in records
-            ]
+        if attended:
+            maps = [montage(shades(x.weights, image), cells) for x in attended]
             row, column = fewshot.SIDE * cells[-1]
             box = (row, column, row + fewshot.SIDE, column + fewshot.SIDE)
-            words = [f"layer {x.layer + 1}" for x in records]
+            words = [f"layer {x.layer + 1}" for x in attended]
             strip = Strip(words, np.stack(maps), [box] * len(maps))
-        large = np.repeat(montage(image, cells)[..., None], 3, -1)
-        return caption_strips(large, [strip], f"{title}: {prediction.caption}", path)
+        large, title = grey(image, cells), f"{title}: {prediction.caption}"
+        return caption_strips(large, [strip], title, path)
 
 
 def interval(accuracy: float, episodes: int) -> float:
@@ -331,6 +354,11 @@ def montage(images: np.ndarray, cells: Sequence[Sequence[int]]) -> np.ndarray:
     for image, (row, column) in zip(images, cells, strict=True):
         large[row, :, column] = image
     return large.reshape(rows * side, columns * side)
+
+
+def grey(images: np.ndarray, cells: Sequence[Sequence[int]]) -> np.ndarray:
+    """The `montage` of uint8 images [T, I, I] with three equal channels."""
+    return np.repeat(montage(images, cells)[..., None], 3, -1)
 
 
 def shades(weights: np.ndarray, images: np.ndarray) -> np.ndarray:

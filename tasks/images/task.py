@@ -346,19 +346,21 @@ def _maps(
     images: np.ndarray, records: Sequence[AttentionRecord]
 ) -> tuple[AttentionMap, ...]:
     """The attention in the feature maps of the first image."""
-    return tuple(_map(images[0], each.layer, each.weights[0]) for each in records)
+    return tuple(_map(images[0], each) for each in records)
 
 
-def _map(image: np.ndarray, layer: int, weights: np.ndarray) -> AttentionMap:
+def _map(image: np.ndarray, record: AttentionRecord) -> AttentionMap:
     """The attention [I, J, I', J'] of the places of a feature map to pooled ones."""
-    queries, keys = weights.shape[:2], weights.shape[2:]
+    queries, keys = record.weights.shape[1:3], record.weights.shape[3:]
+    details = record.details
     return AttentionMap(
         "{} x {} map".format(*queries),
-        np.asarray(weights).reshape(1, math.prod(queries), -1),
+        np.asarray(record.weights[0]).reshape(1, math.prod(queries), -1),
         grid_labels(*queries),
         grid_labels(*keys),
-        layer=layer,
+        layer=record.layer,
         places=Places(grid(*keys), image, queries=grid(*queries)),
+        details=details and details.cut(math.prod(queries), math.prod(keys)),
     )
 
 

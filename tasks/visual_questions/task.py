@@ -27,9 +27,9 @@ from ml_collections import ConfigDict
 from base.errors import FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, SIZE, WEIGHT, Choice, Range
-from base.records import AttentionRecord, records_of
+from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
-from figures.attention import AttentionMap, Places, grid, grid_labels
+from figures.attention import AttentionMap, Places, attention_map, grid, grid_labels
 from figures.strips import Strip, caption_strips
 from tasks.common.batches import EndlessBatches
 from tasks.common.images import read_image
@@ -172,17 +172,16 @@ class VisualQuestionAnswering(Task):
 
     def outputs(
         self, state: TrainState, batch: Batch, attention: bool
-    ) -> tuple[jax.Array, list[jax.Array]]:
-        """Returns logits [B, W], and the weights [B, G, L] of a model that attends."""
+    ) -> tuple[jax.Array, list[AttentionRecord]]:
+        """Returns logits [B, W], and the attention [B, 1, G, L] of a model with any."""
         logits, sown = self.model.apply(
             {"params": state.params},
             batch["image"],
             batch["question"],
             train=False,
-            mutable=["attention"],
+            mutable=["attention", DETAILS] if attention else ["attention"],
         )
-        records = records_of(sown, AttentionRecord)
-        return logits, [record.weights[:, 0] for record in records]
+        return logits, records_of(sown, AttentionRecord)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns scores in per cent.
@@ -191,7 +190,7 @@ class VisualQuestionAnswering(Task):
         `metrics.mass_in_boxes`.
         """
         split = evaluation.split
-        logits, weights = evaluation.answers[split].arrays
+        logits, records = evaluation.answers[split].arrays
         questions: Any = evaluation.examples[split]
         answers, boxes = questions.arrays["answers"], questions.arrays["boxes"]
         correct = 100 * metrics.accuracy(logits.argmax(-1), answers)
@@ -199,8 +198,9 @@ class VisualQuestionAnswering(Task):
         types = np.array(questions.types)
         for name in sorted(set(questions.types)):
             scores[f"accuracy_{name}"] = float(correct[types == name].mean())
-        for each in weights:
-            scores |= metrics.mass_in_boxes(each, boxes, self.config.data.size)
+        for each in records:
+            weights, size = each.weights[:, 0], self.config.data.size
+            scores |= metrics.mass_in_boxes(weights, boxes, size)
         return scores
 
     def rows(self, evaluation: Evaluation) -> list[Sequence[str]]:
@@ -239,16 +239,16 @@ class VisualQuestionAnswering(Task):
 
     def show(self, example: Any, answer: Any) -> Prediction:
         """Returns the answer and its log-probability, in nats."""
-        logits, weights = answer
+        logits, records = answer
         text = self.vocabulary.answers[logits.argmax()]
         ids = example["question"]
         question = " ".join(self.vocabulary.words.names[i] for i in ids if i)
         return Prediction(
             text,
             float(jax.nn.log_softmax(logits).max()),
-            tuple(_map(each, example["image"]) for each in weights),
+            tuple(_map(each, example["image"]) for each in records),
             caption=f"{question}? {text}",
-            details=(example, weights),
+            details=example,
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
@@ -256,10 +256,10 @@ class VisualQuestionAnswering(Task):
 
         A frame marks the object that is asked for, if it is known.
         """
-        example, weights = prediction.details
-        if not weights:
+        example = prediction.details
+        if not prediction.attention:
             return None
-        (maps,) = weights  # [G, L]
+        (maps,) = prediction.attention[0].weights  # [G, L]
         side = math.isqrt(maps.shape[-1])
         words = [f"glimpse {g}" for g in range(1, len(maps) + 1)]
         box = example["boxes"][0]
@@ -277,16 +277,16 @@ class VisualQuestionAnswering(Task):
         )
 
 
-def _map(weights: np.ndarray, image: np.ndarray) -> AttentionMap:
-    """The weights [G, L] of glimpses over the regions of an image [I, J, 3]."""
-    side = math.isqrt(weights.shape[-1])
-    regions = grid_labels(side, side)
-    glimpses = [f"glimpse {g + 1}" for g in range(len(weights))]
-    places = Places(grid(side, side), image)
-    titles = "glimpse", "region"
-    return AttentionMap(
-        "glimpse", weights[None], glimpses, regions, titles=titles, places=places
-    )
+def _map(record: AttentionRecord, image: np.ndarray) -> AttentionMap:
+    """The attention [1, G, L] of glimpses to the regions of an image [I, J, 3]."""
+    _, glimpses, regions = record.weights.shape
+    side = math.isqrt(regions)
+    return attention_map(
+        jax.tree.map(lambda x: x[None], record),
+        [f"glimpse {g + 1}" for g in range(glimpses)],
+        grid_labels(side, side),
+        ("glimpse", "region"),
+    )._replace(places=Places(grid(side, side), image))
 
 
 def object_losses(logits: jax.Array, objects: jax.Array) -> jax.Array:

@@ -12,12 +12,15 @@ from translators import inputs_of, instances, normal_like, quick_jit, translator
 
 from attention import memory
 from base.records import DETAILS, AttentionRecord, records_of
+from models.few_shot import MatchingNetwork, SnailClassifier
 from models.lstmn import LSTMNLanguageModel
 from models.memory_network import MemoryNetwork, MemoryNetworkLanguageModel
 from models.ntm import NeuralTuringMachine
 from models.pointer import PointerNetwork
+from models.sagan import SelfAttention
 from models.sentences import SentenceClassifier
 from models.transformer import Transformer
+from models.visual_questions import ShowAskAttendAnswer, SpatialMemoryNetwork
 
 # All alignments of these are a softmax.
 DECODERS = ["bahdanau", "bahdanau, location-aware", "luong", "luong, location-aware"]
@@ -26,12 +29,14 @@ NAMES = [*DECODERS, "xu", "chan", "chan, location-aware", "transformer"]
 
 def records(model, variables, batch, collections):
     """The attention records of a full pass."""
-    _, sown = quick_jit(
-        lambda variables, batch: model.apply(
-            variables, batch, train=False, mutable=collections
-        )
-    )(variables, batch)
+    apply = functools.partial(model.apply, train=False, mutable=collections)
+    _, sown = quick_jit(apply)(variables, *arguments(batch))
     return records_of(sown, AttentionRecord)
+
+
+def arguments(batch):
+    """A batch, or several arrays, as positional arguments of a model."""
+    return batch if isinstance(batch, tuple) else (batch,)
 
 
 def check(model, variables, batch):
@@ -40,7 +45,9 @@ def check(model, variables, batch):
     assert sown
     for record in sown:
         details = record.details
-        np.testing.assert_allclose(weights_of(details), record.weights, atol=1e-5)
+        weights = weights_of(details)
+        actual = np.reshape(record.weights, weights.shape)  # those of a map have 5 axes
+        np.testing.assert_allclose(weights, actual, atol=1e-5)
         assert len({len(x) for x in jax.tree.leaves(details)}) == 1  # the batch's axis
 
 
@@ -84,6 +91,28 @@ def stories():
     return {"sentences": sentences, "times": times, "question": texts(2, 3)}
 
 
+def episodes():
+    images = np.random.default_rng(0).normal(size=(2, 7, 8, 8))
+    labels = np.random.default_rng(0).permuted([[0, 0, 1, 1, 2, 2, 0]] * 2, axis=1)
+    return jnp.asarray(images), jnp.asarray(labels)
+
+
+def maps():
+    return jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 6, 8)))
+
+
+def scenes():
+    images = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), np.uint8)
+    return jnp.asarray(images), texts(2, 5).at[1, 3:].set(0)
+
+
+EPISODES = dict(ways=3, shots=2, channels=(5,), embedding=7, score_hidden=11)
+SNAIL = functools.partial(SnailClassifier, blocks=((5, 3), 2, (7, 2)), **EPISODES)
+IMAGE = dict(vocab_size=13, answers=3, objects=0, channels=(3, 5), embedding=7)
+IMAGE |= dict(score_hidden=11)
+ASK = functools.partial(ShowAskAttendAnswer, hidden=5, classifier=2, glimpses=3)
+SPATIAL = functools.partial(SpatialMemoryNetwork, hops=3, **IMAGE)
+
 OTHERS = {
     "pointer": (PointerNetwork(**POINTER, glimpses=1), instances),
     "pointer, cosine": (PointerNetwork(**POINTER, score="cosine"), instances),
@@ -106,18 +135,39 @@ OTHERS = {
     ),
     "deep fusion": (ENTAILMENT(fusion="deep"), pairs),
     "shallow fusion": (ENTAILMENT(fusion="shallow", encoder="lstm"), pairs),
+    "snail": (SNAIL(), episodes),
+    "snail, additive": (SNAIL(score="additive"), episodes),
+    "matching": (MatchingNetwork(**EPISODES), episodes),
+    "matching, additive": (MatchingNetwork(score="additive", **EPISODES), episodes),
+    "sagan": (SelfAttention(key_reduction=2, pool=True, spectral=False), maps),
+    "sagan, gaussian": (SelfAttention("gaussian", spectral=False), maps),
+    "stacked glimpses": (ASK(**IMAGE), scenes),
+    "stacked glimpses, product": (ASK(score="scaled_multiplicative", **IMAGE), scenes),
+    "spatial memory": (SPATIAL(), scenes),
+    "spatial memory, additive": (SPATIAL(score="additive"), scenes),
+    "spatial memory, cosine": (SPATIAL(score="cosine"), scenes),
 }
 
 
 def with_variables(model, batch):
-    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), batch, train=False))
-    return model, {"params": normal_like(shapes["params"])}, batch
+    init = functools.partial(model.init, train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), *arguments(batch))
+    statistics = {"batch_stats": shapes.get("batch_stats", {})}
+    statistics = jax.tree.map(lambda x: jnp.ones(x.shape), statistics)
+    return model, {"params": normal_like(shapes["params"])} | statistics, batch
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_weights_of_other_models_are_the_softmax_of_the_parts(name):
     model, inputs = OTHERS[name]
     check(*with_variables(model, inputs()))
+
+
+@pytest.mark.parametrize("form", ["dot", "concatenation"])
+def test_weights_that_are_no_softmax_have_no_details(form):
+    model = SelfAttention(form, spectral=False)
+    sown = records(*with_variables(model, maps()), ["attention", DETAILS])
+    assert [record.details for record in sown] == [None]
 
 
 def test_weights_of_a_memory_are_the_last_stage_of_its_addressing():

@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from details import weights_of
 from jax.test_util import check_grads
 
 from attention.core import Attention
 from attention.fast.pooled_attention import chunked_context
 from attention.feedforward import feedforward_attention
+from base.records import DETAILS, AttentionRecord, records_of
 from models.feedforward import FeedForwardAttention
 
 B, T, D, F = 3, 7, 5, 2
@@ -166,6 +168,14 @@ def apply(network, *arguments, **options):
     return jax.jit(call)({"params": params}, *arguments)
 
 
+def read(network, *arguments):
+    """Estimates and the record of the attention, with details."""
+    options = {"method": "read", "mutable": ["attention", DETAILS]}
+    estimates, sown = apply(network, *arguments, **options)
+    (record,) = records_of(sown, AttentionRecord)
+    return estimates, record
+
+
 def leaky(x):
     return x if x >= 0 else 0.01 * x
 
@@ -190,9 +200,9 @@ def test_the_network_equals_a_loop(draw, network):
         (y,) = layer("output", layer("hidden", context))
         expected.append(y)
     np.testing.assert_allclose(apply(network, x), expected, atol=1e-6)
-    estimates, weights = apply(network, x, method="read")
+    estimates, record = read(network, x)
     np.testing.assert_allclose(estimates, expected, atol=1e-6)
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_allclose(record.weights.sum(-1), 1, atol=1e-6)
 
 
 def test_the_mean_is_attention_with_its_kernel_at_zero(draw):
@@ -217,9 +227,10 @@ def test_padding_has_an_effect_unless_it_is_masked(draw, network):
     # In the paper there is no mask: steps of padding are encoded as f(b_xh).
     zeros = jnp.concatenate([x, 0 * padding], 1)
     assert not np.isclose(apply(network, zeros), expected, rtol=1e-3).any()
-    estimates, weights = apply(network, padded, mask, method="read")
+    estimates, record = read(network, padded, mask)
     np.testing.assert_allclose(estimates, expected, atol=1e-6)
-    np.testing.assert_array_equal(weights[:, T:], 0)
+    np.testing.assert_array_equal(record.weights[..., T:], 0)
+    np.testing.assert_allclose(weights_of(record.details), record.weights, atol=1e-6)
 
 
 def test_chunked_training_has_the_same_gradients(draw, network):

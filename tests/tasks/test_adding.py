@@ -26,7 +26,8 @@ def make(variant="", **fields):
 
 def read(task, state, inputs):
     """Estimate and weights of a sequence without a mask."""
-    return task.outputs(state, {"inputs": inputs[None]}, True)
+    estimates, (record,) = task.outputs(state, {"inputs": inputs[None]}, True)
+    return estimates, record.weights[0, 0]
 
 
 def errors_of(task, state, batch):
