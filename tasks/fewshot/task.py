@@ -159,8 +159,7 @@ class FewShot(Task):
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
         """Returns the cross-entropy of the queries."""
-        collections = ["attention", _STATISTICS]
-        logits, sown = self._apply(params, batch, state, collections, train=True)
+        logits, sown = self._apply(params, batch, state, train=True)
         label = batch["label"][:, -1]
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, label)
         count = jnp.asarray(len(label), jnp.float32)
@@ -176,16 +175,16 @@ class FewShot(Task):
         params: Any,
         batch: Batch,
         state: TrainState,
-        collections: Sequence[str],
         *,
         train: bool,
+        details: bool = False,
     ) -> tuple[jax.Array, Any]:
         return self.model.apply(
             {"params": params, _STATISTICS: state.extra},
             jnp.asarray(batch["image"], jnp.float32) / 255,
             batch["label"],
             train=train,
-            mutable=collections,
+            mutable=["attention", *[_STATISTICS] * train, *[DETAILS] * details],
         )
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
@@ -213,9 +212,10 @@ class FewShot(Task):
         self, state: TrainState, batch: Batch, attention: bool
     ) -> tuple[jax.Array, list[AttentionRecord]]:
         """Returns logits [B, W] and, if requested, the attention over the steps."""
-        collections = ["attention", DETAILS] if attention else []
-        logits, sown = self._apply(state.params, batch, state, collections, train=False)
-        return logits, records_of(sown, AttentionRecord)
+        logits, sown = self._apply(
+            state.params, batch, state, train=False, details=attention
+        )
+        return logits, records_of(sown, AttentionRecord) if attention else []
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns accuracies in per cent; see the module docstring."""

@@ -116,21 +116,21 @@ def test_runs_of_different_tasks_are_not_compared():
         examples.of_split(workdirs, None, "test", 1)
 
 
-SCORED = "las_digits lstmn_sentences memory_network_qa pointer_tsp".split()
+OF_TEXTS = ["memory_network_qa", "lstmn_sentences", "ff_attention"]
+OF_PLACES = "las_digits pointer_tsp sagan snail_fewshot vqa_scenes".split()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SCORED, "sagan", "vqa_scenes"])
+@pytest.mark.parametrize("name", [*OF_TEXTS, *OF_PLACES])
 def test_a_system_gets_a_page_without_code_of_its_own(name):
     given = examples.of_split([run(name)], None, "test", 2, scores=True)
     for each in given.examples[0].answers[0][0].attention:
-        if name in SCORED:
-            again = weights_of(each.details)
-            np.testing.assert_allclose(again, each.weights, atol=1e-5)
+        again = weights_of(each.details)
+        np.testing.assert_allclose(again, each.weights, atol=1e-5)
     header, _ = unpack(page.html(given, ""))
     maps = header["examples"][0]["results"][0][0]["maps"]
     assert maps
     assert all(len(x["queries"]) == x["shape"][1] for x in maps)
     assert all(len(x["keys"]) == x["shape"][2] for x in maps)
-    if name not in ("memory_network_qa", "lstmn_sentences"):
+    if name in OF_PLACES:
         assert all(x["places"][1] == 4 * x["shape"][2] for x in maps)

@@ -4,6 +4,7 @@ import jax
 import letters
 import numpy as np
 import pytest
+from details import weights_of
 from PIL import Image
 from states import stepped, task_of
 
@@ -184,6 +185,13 @@ def test_an_image_is_classified_by_a_folder_and_drawn(task, state, tmp_path):
     (answer,) = task.answers(state, [example], attention=True)
     prediction = task.show(example, answer)
     assert prediction.text in "ABC" and prediction.score < 0
+    for each in prediction.attention:  # images in the montage, the query below
+        np.testing.assert_allclose(weights_of(each.details), each.weights, atol=1e-5)
+        top, left, *_ = (3 * SIDE * each.places.boxes[3]).round().astype(int)
+        pixels = each.places.image[top : top + SIDE, left : left + SIDE, 0]
+        np.testing.assert_array_equal(pixels, example["image"][3])
+        assert left == SIDE * example["label"][3]
+        assert each.keys[3] == f"4: {'ABC'[example['label'][3]]}"
     path = tmp_path / "x.png"
     assert task.draw(prediction, "x", path) == path
     assert Image.open(path).size[0] > 100

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from details import weights_of
 from PIL import Image
 from states import stepped, task_of
 
@@ -373,6 +374,8 @@ def test_a_question_about_an_image_file_is_answered_and_drawn(task, state, tmp_p
     prediction = task.show(example, answer)
     assert prediction.text in scenes.ANSWERS and prediction.score < 0
     assert prediction.caption.startswith("is there a red <unk>?")
+    (each,) = prediction.attention
+    np.testing.assert_allclose(weights_of(each.details), each.weights, atol=1e-5)
     assert task.unusual(example, answer) == [
         "has 1 words that no training question has"
     ]
