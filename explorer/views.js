@@ -219,12 +219,14 @@ const overImage = {
     if (a.queryPlaces) p.frame(...box(query, a.queryPlaces), ink().mark, 3);
   },
 
+  // A query that has a place, with the key of its largest weight; elsewhere a key.
   at(look, x, y) {
     const { attention: a } = look, [w, h] = this.size(look);
     const point = [(y - 16) / (h - 32), (x - 16) / (w - 32)];
+    const query = a.queryPlaces ? placeAt(a.queryPlaces, point, 0) : -1;
+    if (query >= 0) return [query, a.top(look.head, query)[0][0]];
     const key = placeAt(a.places, point, a.image ? 0 : 0.02);
-    const query = a.queryPlaces ? placeAt(a.queryPlaces, point, 0) : look.query;
-    return query < 0 || key < 0 ? null : [query, key];
+    return key < 0 ? null : [look.query, key];
   },
 };
 

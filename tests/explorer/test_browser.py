@@ -267,3 +267,20 @@ def test_a_map_of_2048_tokens_is_drawn(opened):
     )
     page = opened(content([given]))
     assert pixel(page, *cell(page, 1024, 1024)) != pixel(page, *cell(page, 1024, 100))
+
+
+@pytest.mark.parametrize("count", [4, 1])
+def test_the_pointer_chooses_a_query_on_the_image_or_else_a_key(opened, count):
+    boxes, image = grid(2, 2), np.zeros((8, 8, 3), np.uint8)
+    places = Places(boxes, image, queries=boxes[-count:])
+    given = attention(tokens(count), tokens(4), places=places)
+    page = opened(content([given]), "head=0")
+    canvas = page.locator(".panel canvas").first
+    chosen = []
+    for x in (0, 1):  # the lower left, then the lower right box
+        canvas.hover(position={"x": 16 + 105 + 210 * x, "y": 16 + 315})
+        choices = page.evaluate("window.explorer.choices")
+        chosen.append((choices["query"], choices["key"]))
+    best = given.weights[0].argmax(-1)
+    expected = [(2, best[2]), (3, best[3])] if count == 4 else [(0, 2), (0, best[0])]
+    assert chosen == expected

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pages import attention, content, tokens, unpack
+from pages import attention, content, points, tokens, unpack
 
 from base.errors import UserError
 from explorer import examples, page
@@ -56,3 +56,18 @@ def test_an_example_has_its_commands_and_few_moments(tmp_path, monkeypatch):
 def test_an_unknown_example_is_refused():
     with pytest.raises(UserError, match="nothing: must be one of bahdanau_nmt"):
         live.main(["nothing"])
+
+
+def test_a_live_figure_follows_the_switch_of_the_site(browser, tmp_path):
+    (tmp_path / "figure.html").write_text(page.html(content([points()]), ""))
+    style = (live.ROOT / "docs/_static/site.css").read_text()
+    figure = '<figure class="live"><iframe src="figure.html"></iframe></figure>'
+    site = f'<style>{style}</style><body data-theme="auto">{figure}'
+    (tmp_path / "site.html").write_text(site)
+    with browser.new_page(color_scheme="null") as opened:  # that of the system
+        opened.goto(f"file://{tmp_path}/site.html")
+        (frame,) = opened.main_frame.child_frames
+        frame.wait_for_selector("body[data-ready]")
+        for chosen in ("light", "dark", "light"):
+            opened.evaluate("x => { document.body.dataset.theme = x; }", chosen)
+            frame.wait_for_function("x => theme() === x", arg=chosen)
