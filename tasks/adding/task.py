@@ -194,8 +194,8 @@ class Adding(Task):
             # The weights are no softmax of these steps: padding takes part in it.
             maps = tuple(each._replace(details=None) for each in maps)
         target = f"target {example['target']:.3f}, " if "target" in example else ""
-        largest = (float(each.weights[..., :length].max()) for each in maps)
-        score = max(largest, default=0.0)
+        maxima = (float(each.weights[..., :length].max()) for each in maps)
+        score = max(maxima, default=0.0)
         marked = inputs[:length, 1] == 1
         caption = f"{target}estimate {text}"
         return Prediction(text, score, maps, caption=caption, details=marked)
