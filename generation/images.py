@@ -34,7 +34,7 @@ class ImageGenerator:
             batch_size: B.
         """
         self._model, self._sample, self._batch_size = model, sample, batch_size
-        self._jit_generate = jax.jit(self._generate)
+        self._jit_generate = jax.jit(self._generate, static_argnums=3)
 
     def images(
         self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
@@ -52,7 +52,7 @@ class ImageGenerator:
             start = number * size
             part = np.resize(labels[start : start + size], size)
             key = jax.random.fold_in(rng, number)
-            return np.asarray(self._jit_generate(variables, part, key)[0])
+            return np.asarray(self._jit_generate(variables, part, key, False)[0])
 
         parts = spread.each(generate, range(-(-len(labels) // size)))
         return np.concatenate(parts)[: len(labels)]
@@ -68,18 +68,22 @@ class ImageGenerator:
             Images, uint8 [B, I, J, 3], and records with weights [B, I, J, K, L].
         """
         part = np.resize(labels, self._batch_size)
-        outputs = self._jit_generate(variables, part, jax.random.key(seed))
+        outputs = self._jit_generate(variables, part, jax.random.key(seed), True)
         return jax.device_get(outputs)
 
     def _generate(
-        self, variables: Mapping[str, Any], label: jax.Array, rng: jax.Array
+        self,
+        variables: Mapping[str, Any],
+        label: jax.Array,
+        rng: jax.Array,
+        attention: bool,
     ) -> tuple[jax.Array, list[AttentionRecord]]:
         images, sown = self._model.apply(
             variables,
             self._sample(rng, label),
             label,
             train=False,
-            mutable=["attention", DETAILS],
+            mutable=["attention", DETAILS] if attention else [],
         )
         images = jnp.round((images + 1) * 127.5).astype(jnp.uint8)
         return images, records_of(sown, AttentionRecord)
