@@ -62,6 +62,7 @@ def tables(
         "seeds": partial(claims.seeds, TABLES, all_records, homes),
         "initial_entropy": partial(_initial_entropy, entropies),
         "headline": partial(_headline, measured, homes),
+        "benchmark_summary": partial(timings.summary, benchmarks),
     }
     for figure in FIGURES:
         whole[Path(figure.file).stem] = partial(line_charts.table, figure, all_records)

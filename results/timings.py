@@ -1,10 +1,11 @@
 """Tables of the benchmarks: times of this project and of other libraries."""
 
+import re
 from typing import NamedTuple
 
 from base.storage import markdown_table
 from results import markdown
-from results.records import Record
+from results.records import OURS, Record
 from results.schema import rows
 
 _MS, _SHARE = {"ms/step": "median_ms"}, {"share of matmul rate": "share"}
@@ -25,11 +26,16 @@ _COLUMNS = {
 
 
 class Benchmark(NamedTuple):
-    """A table of a benchmark, one row per system."""
+    """A table of a benchmark, one row per system; its title ends with the sizes."""
 
     title: str
     columns: dict[str, str]  # fields of the record by column title
     page: str  # name of the page in docs/ that has the table
+
+    @property
+    def heading(self) -> str:
+        """The title without the sizes."""
+        return self.title.partition(", ")[0]
 
 
 # By name of the benchmark.
@@ -57,14 +63,14 @@ ntm_step step
 lstmn_step step
     | Training step: LSTMN, states of 300, 32 sentences of 48 words | steps/s
 memory_network_step step
-    | Training step: memory networks of width 20, 3 hops, 50 sentences | questions/s
+    | Training step: memory networks, width 20, 3 hops, 50 sentences | questions/s
 pointer_step step
     | Training step: pointer network, states of 256, 128 sets of 10 points | steps/s
 caption_step step
     | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
 ram_step step | Training step: RAM, 128 images, 6 glimpses of 8 × 8 pixels | steps/s
-environment_steps rollout | Steps of environments: 32 grids of rooms for 20 steps
+environment_steps rollout | Steps of environments, 32 grids of rooms for 20 steps
 overheads overheads | Overheads of training the default translator
 fast_forms forms | Training steps with the plain forms of attention/fast/
 sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small translator
@@ -72,29 +78,95 @@ sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small trans
     for name, kind in [words.split()]
 }
 
-# Facts listed below the table of a benchmark, by field of its record.
-FACTS: dict[str, str] = {
-    "ratio": "{:.2f} times the rate of the fastest other system",
-    "ratio_same_malloc": "{:.2f} times when that library uses the same malloc",
-    "ratio_bahdanau": "Bahdanau: {:.2f} times JoeyNMT's rate",
-    "ratio_same_malloc_bahdanau": "Bahdanau: {:.2f} times with the same malloc",
-    "ratio_same": "JoeyNMT's variant of Bahdanau: {:.2f} times JoeyNMT's rate",
-    "ratio_same_malloc_same": (
-        "JoeyNMT's variant of Bahdanau: {:.2f} times with the same malloc"
-    ),
-    "ratio_luong": "Luong: {:.2f} times JoeyNMT's rate",
-    "ratio_same_malloc_luong": "Luong: {:.2f} times with the same malloc",
-    "ratio_half_sum": "{:.2f} times the time of perfect two-way parallelism",
-    "ratio_rows_1": "batch 1: {:.2f} times PyTorch's rate",
-    "ratio_same_malloc_rows_1": "batch 1: {:.2f} times with the same malloc",
-    "ratio_rows_32": "batch 32: {:.2f} times PyTorch's rate",
-    "ratio_same_malloc_rows_32": "batch 32: {:.2f} times with the same malloc",
-    "ratio_one_model": "one model: {:.2f} times the rate",
-    "ratio_same_malloc_one_model": "one model: {:.2f} times with the same malloc",
-    "ratio_four_rooms": "FourRooms: {:.2f} times minigrid's rate",
-    "ratio_same_malloc_four_rooms": "FourRooms: {:.2f} times with the same malloc",
-    "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
+# Names of the compared systems of this project, after "this project, ", by the end of
+# the names of their ratios.
+_COMPARED = {
+    "": "",
+    "_bahdanau": "Bahdanau",
+    "_same": "Bahdanau as JoeyNMT has it",
+    "_luong": "Luong",
+    "_rows_1": "batch 1",
+    "_rows_32": "batch 32",
+    "_one_model": "one model",
+    "_four_rooms": "FourRooms",
 }
+
+
+class Comparison(NamedTuple):
+    """A system of this project and the fastest other system, by name in a record.
+
+    Both have their own malloc settings. `same_malloc` is the ratio to the fastest other
+    system with the settings of this project; None if there is none.
+    """
+
+    system: str
+    other: str
+    ratio: float
+    same_malloc: float | None
+
+    @property
+    def case(self) -> str:
+        """The compared case, such as a batch size; empty if there is a single one."""
+        return _plain(self.system.removeprefix(OURS).removeprefix(", "))
+
+    @property
+    def library(self) -> str:
+        """Name of the other system without the case."""
+        return self.other.partition(", ")[0]
+
+
+def comparisons(record: Record) -> list[Comparison]:
+    """Returns the comparisons of a record; none if it has no other system.
+
+    Another system whose name ends with a case, such as ", batch 1", is compared in that
+    case only.
+    """
+    result = []
+    for key, case in _COMPARED.items():
+        if (ratio := record.get(f"ratio{key}")) is not None:
+            rates = {
+                name: values["rate"]
+                for name, values in record["systems"].items()
+                if not name.startswith(OURS)
+                and not name.endswith(", same malloc")
+                and case.startswith(name.partition(", ")[2])
+            }
+            ours = f"{OURS}, {case}" if case else OURS
+            same_malloc = record.get(f"ratio_same_malloc{key}")
+            other = max(rates, key=lambda name: rates[name])
+            result.append(Comparison(ours, other, ratio, same_malloc))
+    return result
+
+
+def summary(benchmarks: list[Record]) -> str:
+    """Returns one table of the benchmarks that compare rates with other systems.
+
+    Each row links to the benchmark's own table. It has the comparison with the lowest
+    ratio, with the same malloc if that was measured.
+    """
+    by_name = {record["name"]: record for record in benchmarks}
+    lines = []
+    for name, benchmark in BENCHMARKS.items():
+        if compared := comparisons(by_name.get(name, {})):
+            row = min(compared, key=lambda x: x.same_malloc or x.ratio)
+            systems = by_name[name]["systems"]
+            lines.append(
+                [
+                    ", ".join(filter(None, [_link(benchmark.heading), row.case])),
+                    row.library,
+                    by_name[name]["device"],
+                    *(x for x, field in benchmark.columns.items() if field == "rate"),
+                    *(
+                        markdown.number(systems[x], "rate")
+                        for x in (row.system, row.other)
+                    ),
+                    f"{row.ratio:.2f}",
+                    markdown.decimal(row.same_malloc, 2),
+                ]
+            )
+    titles = ["benchmark", "fastest other system", "measured on", "unit", OURS]
+    titles += ["other system", "ratio", "ratio, same malloc"]
+    return markdown_table(titles, lines, right_aligned=4) if lines else markdown.EMPTY
 
 
 def render(benchmarks: list[Record], page: str) -> str:
@@ -116,20 +188,34 @@ def render(benchmarks: list[Record], page: str) -> str:
 def _render(benchmark: Benchmark, record: Record) -> str:
     fields = benchmark.columns.values()
     lines = [
-        [
-            system.replace("malloc as it is", "default malloc").replace(
-                "Bahdanau as JoeyNMT has it", "JoeyNMT's variant of Bahdanau"
-            ),
-            *(markdown.number(values, field) for field in fields),
-        ]
+        [_plain(system), *(markdown.number(values, field) for field in fields)]
         for system, values in record["systems"].items()
     ]
-    facts = [
-        text.format(record[field])
-        for field, text in FACTS.items()
-        if record.get(field) is not None
-    ]
+    facts = []
+    for compared in comparisons(record):
+        case = f"{compared.case}: " if compared.case else ""
+        facts += [f"{case}{compared.ratio:.2f} times the rate of {compared.library}"]
+        if compared.same_malloc is not None:
+            facts[-1] += f", {compared.same_malloc:.2f} times with the same malloc"
+    if (ratio := record.get("ratio_half_sum")) is not None:
+        facts += [f"{ratio:.2f} times the time of perfect two-way parallelism"]
+    if (rate := record.get("product_gflop_a_second")) is not None:
+        facts += [f"matrix products alone: {rate:.0f} GFLOP/s"]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
     table = markdown_table(["system", *benchmark.columns], lines)
-    title = f"**{benchmark.title}** (`python -m benchmarks {record['name']}`)"
-    return f"{title}\n\n{table}\n\n{'; '.join(facts)}."
+    sizes = benchmark.title.removeprefix(benchmark.heading).removeprefix(", ")
+    command = f"`python -m benchmarks {record['name']}`"
+    note = f"{sizes[0].upper()}{sizes[1:]} ({command})" if sizes else command
+    return f"### {benchmark.heading}\n\n{note}\n\n{table}\n\n{'; '.join(facts)}."
+
+
+def _plain(name: str) -> str:
+    """Returns the name of a system or a case as the pages have it."""
+    name = name.replace("malloc as it is", "default malloc")
+    return name.replace("Bahdanau as JoeyNMT has it", "JoeyNMT's variant of Bahdanau")
+
+
+def _link(heading: str) -> str:
+    """Returns a link to a heading of the page."""
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return f"[{heading}](#{anchor})"

@@ -17,9 +17,8 @@ def weighted_bag(
 
     Equals `((words @ units) * table[ids]).sum(-2)`: the weight of unit k of word j is
     l_jk = sum_r words_jr units_rk. Each factor of `words` makes one bag, a vector of
-    the vocabulary, which multiplies the table. With the plain form, whose gradient sums
-    into rows of the table, a training step of a memory network takes 3.6 times as long,
-    on two threads of a CPU.
+    the vocabulary, which multiplies the table. The gradient of the plain form sums into
+    rows of the table, which is slow on a CPU.
 
     Args:
         ids: int [..., J].

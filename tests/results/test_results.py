@@ -225,8 +225,8 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 5 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 3 | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    blocks = {"benchmarks", "claims", "counts", "headline", "initial_entropy"}
-    blocks |= {"scaling", "seeds"}
+    blocks = {"benchmarks", "benchmark_summary", "claims", "counts", "headline"}
+    blocks |= {"initial_entropy", "scaling", "seeds"}
     assert set(tables.tables()) == blocks | {"t"} | figures  # no t_curves
 
 
@@ -770,41 +770,77 @@ def test_the_minutes_of_curves_are_few_and_reach_the_end():
         assert minutes[-1] >= last > minutes[-1] - minutes[0]
 
 
+def measured(name, rates, **fields):
+    """The record of a benchmark of systems with these rates."""
+    systems = {system: {"rate": rate} for system, rate in rates.items()}
+    record = {"name": name, "systems": systems, "device": "some CPU", "commit": None}
+    return record | fields
+
+
 def test_a_benchmark_shows_systems_and_ratio(tmp_path):
-    systems = {
-        records.OURS: {"median_ms": 311.5, "rate": 13151.0, "peak_mb": 1900},
-        "Other": {"median_ms": 640.25, "rate": 6398.0, "share": 0.336},
-    }
-    put(
-        tmp_path,
-        {
-            "name": "transformer_step",
-            "systems": systems,
-            "ratio": 2.056,
-            "ratio_same_malloc": None,
-            "device": "some CPU, 2 threads",
-            "commit": None,
-        },
-        file=records.BENCHMARKS,
-    )
+    rates = {records.OURS: 13151.0, "Other": 6398.0, "Slow": 5.0}
+    step = measured("transformer_step", rates, ratio=2.056, ratio_same_malloc=None)
+    step["systems"][records.OURS] |= {"median_ms": 311.5, "peak_mb": 1900}
+    step["systems"]["Other"] |= {"median_ms": 640.25, "share": 0.336}
+    put(tmp_path, step, file=records.BENCHMARKS)
     text = show(tmp_path, "benchmarks")
     assert "| this project | 312 | 13,151 | – | 1,900 |" in text
     assert "| Other | 640 | 6,398 | 34% | – |" in text
-    assert text.endswith(
-        "2.06 times the rate of the fastest other system; "
-        "some CPU, 2 threads, commit `unknown`."
+    assert text.endswith("2.06 times the rate of Other; some CPU, commit `unknown`.")
+
+
+def test_the_summary_has_the_lowest_ratio_of_each_benchmark(tmp_path):
+    step = {
+        "this project, Bahdanau": 30.0,
+        "this project, Bahdanau as JoeyNMT has it": 28.0,
+        "this project, Luong": 24.0,
+        "JoeyNMT, Bahdanau": 20.0,
+        "JoeyNMT, Luong": 15.0,
+        "JoeyNMT, Luong, same malloc": 40.0,
+    }
+    ratios = {"ratio_bahdanau": 1.5, "ratio_same": 1.4, "ratio_luong": 1.6}
+    same = {"ratio_same_malloc_bahdanau": 1.3, "ratio_same_malloc_luong": 0.6}
+    put(
+        tmp_path,
+        measured("recurrent_step", step, **ratios, **same),
+        measured("recurrent_decoding", step, **ratios, ratio_same_malloc_luong=None),
+        measured("ram_step", {"this project": 9.0, "A": 2.0, "B": 3.0}, ratio=3.0),
+        # Without another system.
+        measured("fast_forms", {"this project": 9.0}),
+        measured("sweep_trials", {"this project": 9.0}, ratio_half_sum=1.1),
+        # Without a measurement of the other system.
+        measured("sagan_step", {"this project": 9.0}, ratio=None),
+        file=records.BENCHMARKS,
     )
+    text = show(tmp_path, "benchmark_summary")
+    rows = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", line) for line in text.splitlines()]
+    assert [row.strip("| ").split(" | ") for row in rows[2:]] == [
+        "Training step: recurrent models, Luong | JoeyNMT | some CPU | "
+        "target tokens/s | 24 | 15 | 1.60 | 0.60".split(" | "),
+        "Beam search: the recurrent models, JoeyNMT's variant of Bahdanau | JoeyNMT | "
+        "some CPU | sentences/s | 28 | 20 | 1.40 | –".split(" | "),
+        "Training step: RAM | B | some CPU | steps/s | 9 | 3 | 3.00 | –".split(" | "),
+    ]
+
+
+def test_the_summary_of_no_record_is_no_table(tmp_path):
+    put(tmp_path, measured("fast_forms", {}), file=records.BENCHMARKS)
+    assert show(tmp_path, "benchmark_summary") == markdown.EMPTY
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_has_a_table_with_its_ratios(name):
     assert name in timings.BENCHMARKS
     systems = BENCHMARKS[name].systems if name in BENCHMARKS else []
-    assert len({system.name for system in systems}) == len(systems)
-    measured = {system.name: {"rate": 2.0} for system in systems}
-    assert len(measured) == len(systems)
-    ratios = harness.ratios(measured, systems) if systems else {}
-    assert set(ratios) <= set(timings.FACTS) and set(ratios.values()) <= {1.0}
+    # Powers of two: a ratio tells which systems it compares.
+    rates = {system.name: {"rate": 2.0**-i} for i, system in enumerate(systems)}
+    assert len(rates) == len(systems)
+    ratios = harness.ratios(rates, systems) if systems else {}
+    compared = timings.comparisons({"systems": rates} | ratios)
+    for each in compared:
+        ratio = rates[each.system]["rate"] / rates[each.other]["rate"]
+        assert each.ratio == round(ratio, 2)
+    assert len(compared) == sum("same_malloc" not in field for field in ratios)
 
 
 TEXT = """a
