@@ -70,6 +70,8 @@ ntm_recall | ntm_recall | 2 | A Neural Turing Machine recalls the next item of a
 vqa_scenes | vqa_scenes | 3 | Two glimpses of an image answer a question
 snail_bandits | snail_bandits --config.train_steps=400 | 2
     | SNAIL pulls the arms of a bandit
+snail_fewshot | snail_fewshot:matching --config.data.shots=1 --config.train_steps=300
+    | 3 | A matching network compares a letter with one example of each class
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy
 ff_attention | ff_attention:tiny | 3 | Attention without a query adds two marked numbers
 kernel_regression | kernel_regression:tiny | 1
