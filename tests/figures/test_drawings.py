@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from results import figures, tables
 from results.families import FIGURES
 from results.records import ROOT
 from tasks.algorithmic import figures as sequences
+from tasks.captioning.task import Details
 from tasks.pointing import figures as geometry
 from tasks.speech.figures import aligned_spectrogram
+from training import trained
+from training.task import NoOptions, Prediction
 
 FOLDER = ROOT / "docs/figures"
 STORED = sorted(path.stem for path in FOLDER.glob("*.npz"))
@@ -142,3 +146,26 @@ def test_the_arrays_of_a_run_are_kept_and_its_figures_drawn(tmp_path):
 def test_a_run_that_no_figure_shows_is_refused(tmp_path):
     with pytest.raises(UserError, match="^--from is nothing: must be named kernels, "):
         figures.keep([tmp_path / "nothing"], tmp_path)
+
+
+def test_captioners_are_compared_on_the_first_image(tmp_path, monkeypatch):
+    images = [np.full((7, 5, 3), n, np.uint8) for n in (11, 13)]
+    examples = [SimpleNamespace(image=x, captions=("A fox.",)) for x in images]
+
+    def load(workdir):
+        strip = strips.Strip([workdir.name], np.ones((1, 2, 3)))
+
+        def answers(state, given, options):
+            return [Prediction("", 0.0, details=Details(x, strip)) for x in given]
+
+        task = SimpleNamespace(EvaluationOptions=NoOptions, answers=answers)
+        task.examples = lambda split, full: {split: examples}
+        return SimpleNamespace(task=task, state=None)
+
+    monkeypatch.setattr(trained, "load", load)
+    with drawings.recorded() as calls:
+        figures._compare([Path("soft"), Path("hard")], tmp_path / "x.png")
+    (call,) = calls
+    np.testing.assert_array_equal(call.arguments["image"], images[0])
+    assert [x.label for x in call.arguments["strips"]] == ["soft", "hard"]
+    assert call.arguments["references"] == ["a fox"]

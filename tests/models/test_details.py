@@ -17,7 +17,7 @@ from models.lstmn import LSTMNLanguageModel
 from models.memory_network import MemoryNetwork, MemoryNetworkLanguageModel
 from models.ntm import NeuralTuringMachine
 from models.pointer import PointerNetwork
-from models.sagan import SelfAttention
+from models.sagan import SpatialSelfAttention
 from models.sentences import SentenceClassifier
 from models.transformer import Transformer
 from models.visual_questions import ShowAskAttendAnswer, SpatialMemoryNetwork
@@ -139,8 +139,8 @@ OTHERS = {
     "snail, additive": (SNAIL(score="additive"), episodes),
     "matching": (MatchingNetwork(**EPISODES), episodes),
     "matching, additive": (MatchingNetwork(score="additive", **EPISODES), episodes),
-    "sagan": (SelfAttention(key_reduction=2, pool=True, spectral=False), maps),
-    "sagan, gaussian": (SelfAttention("gaussian", spectral=False), maps),
+    "sagan": (SpatialSelfAttention(key_reduction=2, pool=True, spectral=False), maps),
+    "sagan, gaussian": (SpatialSelfAttention("gaussian", spectral=False), maps),
     "stacked glimpses": (ASK(**IMAGE), scenes),
     "stacked glimpses, product": (ASK(score="scaled_multiplicative", **IMAGE), scenes),
     "spatial memory": (SPATIAL(), scenes),
@@ -165,7 +165,7 @@ def test_weights_of_other_models_are_the_softmax_of_the_parts(name):
 
 @pytest.mark.parametrize("form", ["dot", "concatenation"])
 def test_weights_that_are_no_softmax_have_no_details(form):
-    model = SelfAttention(form, spectral=False)
+    model = SpatialSelfAttention(form, spectral=False)
     sown = records(*with_variables(model, maps()), ["attention", DETAILS])
     assert [record.details for record in sown] == [None]
 
