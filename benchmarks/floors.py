@@ -422,9 +422,9 @@ def seen_in_training(
     return 100 * statistics.mean(row.tobytes() in train for row in batch["tokens"])
 
 
-def frequencies() -> Floors:
+def frequencies(flag: str) -> Floors:
     """Words by their frequency in the training text."""
-    config = _config("lstmn_text")
+    config = _config(flag)
     with tempfile.TemporaryDirectory() as folder:
         texts = config.task.prepare(config, Path(folder), training=True)
         test = running_text.stream(texts.vocabulary, texts.lines("test"))
@@ -494,7 +494,7 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
         agreements, "lstmn_language", sentences=5000
     ),
     "language_brackets": functools.partial(agreements, "lstmn_language:brackets"),
-    "language_text": frequencies,
+    "language_text": functools.partial(frequencies, "lstmn_text"),
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
     "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,

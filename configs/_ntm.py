@@ -39,6 +39,13 @@ def paper(learning_rate: float, bits: float) -> dict[str, Any]:
     }
 
 
+# Sizes for a minute of training.
+TINY = {
+    "model.hidden": 64,
+    "model.slots": 16,
+    "model.width": 12,
+    "data.buckets": 1,
+}
 # A few steps of a small model.
 SMALL = SMOKE | {
     "model.hidden": 11,

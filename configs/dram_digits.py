@@ -15,6 +15,9 @@ Variants:
 *   `ram`, `cnn`: baselines that give all answers at once: RAM, and a network without
     attention.
 *   `smoke`: a few steps.
+
+There is no variant `tiny`: in a minute, a small model reads drawn digits no better than
+by chance. No run that does has been measured yet.
 """
 
 from ml_collections import ConfigDict

@@ -16,6 +16,7 @@ Variants:
 *   `no_bonus`, `no_bonus_television`: the reward of the environment alone.
 *   `doom`: the paper's environment, where the goal is far, and its model; needs the
     package vizdoom. `data.environment` can also be doom or doom-very-sparse.
+*   `tiny`: the default, since it takes a minute (floor, uniform actions: 20.2 %).
 *   `smoke`: a few steps.
 """
 
@@ -50,6 +51,7 @@ VARIANTS = {
         "model.hidden": 256,
         "model.memory": "lstm",
     },
+    "tiny": {},
     "smoke": SMOKE
     | {
         "data.rooms": 2,

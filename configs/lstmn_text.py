@@ -18,6 +18,8 @@ Variants:
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
 *   `digits`: an LSTM over the characters of spelled-out digits, to rescore beams in
     configs/las_digits.py.
+*   `tiny`: characters of spelled-out digits in a minute; 300 steps, perplexity 1.80
+    (floor, the frequency of characters: 12.8).
 *   `smoke`, `smoke_memory_network`: a few steps.
 """
 
@@ -67,6 +69,14 @@ VARIANTS = {
         "eval_every": 100,
         "save_every": 100,
     },
+    "tiny": {
+        "data.source": "digits",
+        "data.pieces": "char",
+        "data.vocab_size": 100,
+        "model.embedding": 16,
+        "model.hidden": 64,
+    }
+    | steps(300),
     "smoke": {
         "model.layers": 2,
         "model.embedding": 5,

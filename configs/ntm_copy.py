@@ -21,7 +21,7 @@ Variants:
 
 import functools
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, ntm_config, paper
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, TINY, ntm_config, paper
 from configs._variants import cosine_steps, steps
 
 _FIELDS = steps(6000) | {
@@ -35,12 +35,9 @@ VARIANTS = {
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=84.0),  # 10.5 vectors of 8 bits
     "tiny": cosine_steps(1000)
+    | TINY
     | {
-        "model.hidden": 64,
-        "model.slots": 16,
-        "model.width": 12,
         "data.max_size": 5,
-        "data.buckets": 1,
         "evaluation.sizes": (5, 10),
         "optimizer.learning_rate": 5e-3,
     },

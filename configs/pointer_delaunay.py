@@ -11,12 +11,14 @@ Variants:
 *   `large`: 10 points (the paper: 22.6 % and 81.3 %).
 *   `paper`: network and SGD of the paper, for an accelerator; the network reads a
     linear map of the coordinates instead of the coordinates.
+*   `tiny`: four points in a minute; 1,500 steps, 30.4 % exact triangulations with
+    70.1 % of the triangles (floor, a random order: 0 % and 26.2 %).
 *   `smoke`: a few steps.
 """
 
 import functools
 
-from configs._pointing import SMALL, paper, pointing_config, size_range
+from configs._pointing import SMALL, TINY, paper, pointing_config, size_range
 from configs._variants import cosine_steps
 
 _FIELDS = cosine_steps(12_000) | size_range(5, 5, 10)
@@ -25,6 +27,7 @@ VARIANTS = {
     "": {},
     "large": size_range(10, 10),
     "paper": paper(12.0),
+    "tiny": size_range(4, 4) | cosine_steps(1500) | TINY,
     "smoke": SMALL,
 }
 get_config = functools.partial(pointing_config, "delaunay", _FIELDS, VARIANTS)

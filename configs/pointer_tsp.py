@@ -14,6 +14,8 @@ Variants:
 *   `seq2seq`, `attention`: baselines without a pointer.
 *   `paper`: network and SGD of the paper, for an accelerator; the network reads a
     linear map of the coordinates instead of the coordinates.
+*   `tiny`: five cities in a minute; 1,500 steps, 80.2 % optimal tours, on average 0.9 %
+    too long (floor, the nearest city first: 40.1 % and 4.2 %).
 *   `smoke`: a few steps.
 """
 
@@ -39,6 +41,7 @@ VARIANTS = {
     "seq2seq": pointing.SEQ2SEQ,
     "attention": pointing.ATTENTION,
     "paper": pointing.paper(11.0),
+    "tiny": pointing.size_range(5, 5) | cosine_steps(1500) | pointing.TINY,
     "smoke": pointing.SMALL,
 }
 get_config = functools.partial(pointing.pointing_config, "tsp", _FIELDS, VARIANTS)

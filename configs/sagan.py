@@ -18,6 +18,11 @@ Variants:
     the edges of both.
 *   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
 *   `smoke`: a few steps.
+
+There is no variant `tiny`: in a minute, the corners of an image do not agree yet. The
+first 4,000 steps of `corners` (`--config.train_steps=4000`), two to three minutes on
+one core, reach a quality of 35 on the validation split (mean of five seeds, 8 to 55;
+floor, independent corners: 10).
 """
 
 from ml_collections import ConfigDict

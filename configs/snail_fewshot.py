@@ -17,6 +17,8 @@ Variants:
 *   `no_attention`, `no_convolutions`: SNAIL without one of its two kinds of blocks.
 *   `lstm`: an LSTM with about the same number of parameters.
 *   `matching`: matching networks.
+*   `tiny`: matching networks with one example of each class, in a minute; 300 steps,
+    64.6 % (floor, the nearest neighbour in pixels: 50.8 %). SNAIL is still at chance.
 *   `smoke`: a few steps.
 """
 
@@ -39,6 +41,14 @@ VARIANTS = {
     "no_convolutions": {"model.blocks": ((64, 32), (128, 64), (256, 128))},
     "lstm": {"architecture": LSTMClassifier, "model": ConfigDict({"hidden": 360})},
     "matching": {"architecture": MatchingNetwork, "model": ConfigDict()},
+    "tiny": {
+        "architecture": MatchingNetwork,
+        "model": ConfigDict({"channels": (16, 16, 16, 16)}),
+        "data.shots": 1,
+        "evaluation.episodes": 500,
+        "evaluation.shots": (1,),
+    }
+    | steps(300),
     "smoke": SMOKE
     | {
         "data.ways": 3,

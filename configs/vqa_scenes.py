@@ -19,6 +19,11 @@ Variants:
     (`config.data.files`). The image encoder is trained from scratch, so it does not
     reach the paper's 59.7 %.
 *   `smoke`: a few steps.
+
+There is no variant `tiny`: the encoder learns to name the objects first. The first
+1,200 steps (`--config.train_steps=1200`), three minutes on one core, reach 56.0 % on
+the validation split, the first 600 steps 36.7 % (one seed; floor, by the question
+alone: 29.2 %).
 """
 
 from ml_collections import ConfigDict
