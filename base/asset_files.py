@@ -59,7 +59,7 @@ def seal(folder: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Checks the assets of a run, if it has any.
+    """Verifies the files of `assets/` against the manifest, if there are any.
 
     Raises:
         UserError: for the first file that is damaged.

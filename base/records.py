@@ -104,18 +104,8 @@ class MemoryDetails:
     outputs: jax.Array
 
 
-class Sown:
-    """Base class of records that a model sows."""
-
-    collection: ClassVar[str]
-
-    def sown(self) -> tuple[str, str, Any]:
-        """Returns the arguments of `nn.Module.sow`."""
-        return self.collection, "record", self
-
-
 @flax.struct.dataclass
-class AttentionRecord(Sown):
+class AttentionRecord:
     """Attention weights of one layer and the meaning of their axes.
 
     Attributes:
@@ -142,7 +132,7 @@ class AttentionRecord(Sown):
 
 
 @flax.struct.dataclass
-class SampleRecord(Sown):
+class SampleRecord:
     """Log-probability and entropy of sampled keys or locations, for REINFORCE.
 
     Attributes:
@@ -161,7 +151,7 @@ class SampleRecord(Sown):
 
 
 @flax.struct.dataclass
-class GlimpseRecord(Sown):
+class GlimpseRecord:
     """Locations of the glimpses at an image; see `attention.glimpses.glimpse`.
 
     Attributes:

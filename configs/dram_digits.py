@@ -16,8 +16,8 @@ Variants:
     attention.
 *   `smoke`: a few steps.
 
-There is no variant `tiny`: in a minute, a small model reads drawn digits no better than
-by chance. No run that does has been measured yet.
+There is no variant `tiny`: after a minute, a small model is at chance. No run that is
+better has been measured yet.
 """
 
 from ml_collections import ConfigDict

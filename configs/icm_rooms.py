@@ -14,8 +14,9 @@ Variants:
 *   `pixels`, `pixels_television`: the pixels are predicted, without an inverse model.
 *   `random_features`: an encoder that is not trained (Burda et al., 2019).
 *   `no_bonus`, `no_bonus_television`: the reward of the environment alone.
-*   `doom`: the paper's environment, where the goal is far, and its model; needs the
-    package vizdoom. `data.environment` can also be doom or doom-very-sparse.
+*   `doom`: the paper's model and environment, with the start far from the goal
+    (doom-sparse; `data.environment` can also be doom or doom-very-sparse). Needs the
+    package vizdoom.
 *   `tiny`: the default, since it takes a minute (floor, uniform actions: 20.2 %).
 *   `smoke`: a few steps.
 """

@@ -14,9 +14,10 @@ Variants:
 *   `smoke`: a few steps with telephone tones.
 
 There is no variant `tiny`: the recordings are a download, and with telephone tones a
-small model has learned little after 80 steps, which take most of a minute. The first
-500 steps (`--config.train_steps=500`), three to four minutes on one core, have 33 %
-wrong digits of the validation voice (mean of three seeds; floor, random digits: 89 %).
+small model has learned little after 80 steps, which take most of a minute. After 500
+steps (`--config.train_steps=500`), three to four minutes on one core, 33 % of the
+digits of the validation voice are wrong (mean of three seeds; floor, random digits:
+89 %).
 """
 
 from ml_collections import ConfigDict

@@ -12,8 +12,8 @@ Variants:
 *   `lstm`: an LSTM in place of SNAIL.
 *   `smoke`: a few steps.
 
-There is no variant `tiny`: after 100 updates with two episodes, which take a minute,
-the reward is that of uniform actions. Longer runs have not been measured yet.
+There is no variant `tiny`: 100 updates on trials of two episodes take a minute, and
+the reward is still that of uniform actions. Longer runs have not been measured yet.
 """
 
 from ml_collections import ConfigDict

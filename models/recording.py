@@ -44,8 +44,8 @@ def score_details(
     """Returns the parts of scores [B, H, Q, K] as the details of a record.
 
     Args:
-        parts: None for scores without parts; a list for queries with keys of their own:
-            those of each query, [B, 1, 1, K].
+        parts: parts of the scores; a list of those of each query, [B, 1, 1, K], if each
+            query has its own keys; None for scores without parts.
         mask: mask of the scores, bool, broadcasts to [B, H, Q, K].
     """
     if isinstance(parts, list):

@@ -147,7 +147,7 @@ class SpatialSelfAttention(nn.Module):
 
         def details() -> ScoreDetails | None:
             if self.form not in ("gaussian", "embedded_gaussian"):
-                return None  # the weights are no softmax
+                return None  # the weights are not a softmax
             rows = (x.reshape(len(x), 1, -1, x.shape[-1]) for x in (query, key))
             return score_details(ScoreParts(*rows))
 

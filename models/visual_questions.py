@@ -196,7 +196,7 @@ class ShowAskAttendAnswer(VisualQuestions):
         return carry[:, self.hidden :]  # h and c are side by side
 
     def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | list[ScoreParts]:
-        """Returns the parts of the scores of all glimpses, or of each with its v_g.
+        """Returns the parts of the scores; a list by glimpse if each has its own v_g.
 
         Args:
             query: [B, G or 1, 1, A], W s.
@@ -286,8 +286,8 @@ def word_guided_parts(
 ) -> ScoreParts:
     """Parts of `word_guided_scores`.
 
-    Each region has its own best word, which its key therefore includes: the term of a
-    unit is 1 (word_a key_a) or, of an additive score, v_a f(0 + (word_a + key_a)).
+    The key of a region includes its best word, since each region has another: the term
+    of a unit is 1 (word_a key_a) or, of an additive score, v_a f(0 + (word_a + key_a)).
 
     Args:
         parts: those of the correlation, with query [B, T, A] and key [B, L, A].

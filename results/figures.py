@@ -117,7 +117,7 @@ def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
 
 
 def _compare(runs: Sequence[Path], path: Path) -> None:
-    """Draws the captions that several runs give to the first image of the test."""
+    """Draws the captions of several runs for the first test image."""
     captions = []
     for workdir in runs:
         run = trained.load(workdir)

@@ -78,8 +78,8 @@ sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small trans
     for name, kind in [words.split()]
 }
 
-# Names of the compared systems of this project, after "this project, ", by the end of
-# the names of their ratios.
+# Compared systems of this project, without "this project, ", by the suffix of the
+# field of their ratio.
 _COMPARED = {
     "": "",
     "_bahdanau": "Bahdanau",
@@ -106,7 +106,7 @@ class Comparison(NamedTuple):
 
     @property
     def case(self) -> str:
-        """The compared case, such as a batch size; empty if there is a single one."""
+        """The compared case, such as a batch size; empty if there is only one."""
         return _plain(self.system.removeprefix(OURS).removeprefix(", "))
 
     @property
@@ -210,7 +210,7 @@ def _render(benchmark: Benchmark, record: Record) -> str:
 
 
 def _plain(name: str) -> str:
-    """Returns the name of a system or a case as the pages have it."""
+    """Returns the name of a system or a case as the pages show it."""
     name = name.replace("malloc as it is", "default malloc")
     return name.replace("Bahdanau as JoeyNMT has it", "JoeyNMT's variant of Bahdanau")
 

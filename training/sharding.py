@@ -53,7 +53,7 @@ def partition(
 ) -> PartitionSpec:
     """Returns the mesh axis of each axis of an array.
 
-    A rule applies only if the mesh's axes divide the lengths of the array's.
+    A rule applies only if each mesh axis divides the length of its array axis.
 
     Args:
         path: path of the parameter, or one that ends in it, such as

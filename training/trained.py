@@ -57,7 +57,7 @@ class Run:
             progress: called before each part of the evaluation.
 
         Raises:
-            FieldError: if the split is another one.
+            FieldError: if `split` is neither.
         """
         if split not in ("validation", "test"):
             raise FieldError("split", split, "validation or test")

@@ -191,7 +191,8 @@ class Adding(Task):
             for x in records
         )
         if np.sum(example.get("mask", np.ones(len(inputs)))) > count:
-            # The weights are no softmax of these steps: padding takes part in it.
+            # Padding is part of the softmax, so its weights cannot be recomputed from
+            # these steps.
             maps = tuple(each._replace(details=None) for each in maps)
         target = f"target {example['target']:.3f}, " if "target" in example else ""
         maxima = (float(each.weights[..., :length].max()) for each in maps)

@@ -193,7 +193,7 @@ def batches(
     batch_size: int,
     seed: int,
 ) -> EndlessBatches:
-    """Returns training batches; `pick(rng, n)` is the n-th example of all batches.
+    """Returns training batches; `pick(rng, n)` returns example n, counted from step 0.
 
     A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]},
     with one caption for each image. T is a multiple of 8; captions of more than

@@ -63,9 +63,9 @@ class EndlessBatches:
     """Training batches of B rows; batch i depends on (seed, i) only.
 
     Attributes:
-        make: function (rng, index, rows) that returns rows of the batch of step
-            `index`. It draws the random numbers of the whole batch, and makes only
-            these rows of them.
+        make: function (rng, index, rows) that returns the given rows of the batch of
+            step `index`. It draws the random numbers of the whole batch, but builds
+            only these rows.
         batch_size: B.
         seed: seed of the batches.
     """
@@ -93,7 +93,7 @@ def bucketed(
     batch_size: int,
     seed: int,
 ) -> EndlessBatches:
-    """Returns training batches, `make(rng, sizes [B], width, rows)`, in few shapes.
+    """Returns training batches in few shapes, `make(rng, sizes [B], width, rows)`.
 
     The sizes min_size..max_size are split into at most `buckets` buckets of nearly
     equal numbers of sizes. The sizes of a batch come from one bucket, drawn with

@@ -16,8 +16,8 @@ one epoch, the objective is A2C.
     of arrays (PRNG keys as their data, so that a checkpoint can store them).
 *   A policy is a Flax module with the methods of `Policy`.
 *   `seed_batches` are the training data: element i is the seeds of update i, which all
-    random numbers of its rollouts depend on. So a run resumes bit for bit, and any
-    number of devices runs the same environments.
+    random numbers of its rollouts depend on. So a run resumes bit for bit if its
+    environments are pure functions, and any number of devices runs the same ones.
 *   `environments=0`: each update starts B new environments, which end after T steps,
     or the rest does not count. The loss applies the policy to whole sequences.
 *   `environments=B`: environments go on from update to update; they and the memories

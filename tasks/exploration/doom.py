@@ -1,4 +1,4 @@
-"""MyWayHome of VizDoom: nine rooms and corridors in three dimensions, seen from within.
+"""MyWayHome of VizDoom: nine rooms and corridors in 3D, in first-person view.
 
 The environment of Pathak et al. (2017), section 4.1. A vest waits in the farthest room;
 an episode ends there, with a reward of 1, or after 2,100 tics. Each tic costs 0.0001.
@@ -6,11 +6,12 @@ An action lasts for four tics; an observation is the last four images, grey, as 
 authors' code. The agent starts anywhere (`doom`), in the western room
 (`doom-sparse`) or in the southern corridor (`doom-very-sparse`).
 
-The package vizdoom brings game and map, and runs each game in a process of its own. A
-step of B environments is one call of the host from inside the jitted rollout, and row b
-plays in game b. A game starts with the first action of its episode: the observation
-before it is black, and its position in the margin. A game is not part of a checkpoint:
-a resumed run begins its episodes anew, and does not equal an uninterrupted one.
+The package vizdoom provides the game and the map, and runs each game in a separate
+process. A step of B environments is one callback from the jitted rollout to the host;
+row b plays game b. A game starts with the first action of its episode: before it, the
+observation is black, and the position is in the margin. A game is not part of a
+checkpoint, so a resumed run restarts its episodes and differs from an uninterrupted
+one.
 
 Axes: B environments; S rows and columns of an image; F images of an observation; I, J
 rows and columns of the map.
@@ -37,7 +38,7 @@ _WEST, _EAST, _SOUTH, _NORTH = 160, 1120, -704, 128  # of the map
 # East, north: limits of the start.
 _LIMITS = {"doom": (_EAST, _NORTH), "doom-sparse": (320, _NORTH)}
 _LIMITS["doom-very-sparse"] = _EAST, -544
-_SEEDS = 8  # of episodes with a given start
+_SEEDS = 8  # number of seeds of a fixed start
 
 
 class DoomState(NamedTuple):
@@ -85,7 +86,7 @@ class Doom:
         return state, self._observe(state)
 
     def step(self, state: DoomState, action: jax.Array, rng: jax.Array) -> Any:
-        """Takes an action; the game draws no random numbers but of its seed."""
+        """Takes an action; `rng` has no effect: the game has its own seed."""
         image, position, reward, done = self._act(state.seed, state.time, action)
         frames = jnp.concatenate([state.frames[..., 1:], image[..., None]], -1)
         state = DoomState(state.seed, state.time + 1, position, frames)
@@ -97,12 +98,12 @@ class Doom:
         return {"image": image, "position": state.position}
 
     def free(self, state: DoomState) -> jax.Array:
-        """Returns the cells whose centre is inside of a room, bool [I, J]."""
+        """Returns the cells whose centre is inside a room, bool [I, J]."""
         return jnp.asarray(self._map)
 
     @functools.cached_property
     def _act(self) -> Any:
-        """The step of one environment, which calls the host once for a batch."""
+        """Step of one environment; `vmap` makes it one callback for a batch."""
 
         @jax.custom_batching.custom_vmap
         def act(*inputs: jax.Array) -> Any:
@@ -147,7 +148,7 @@ class Doom:
 
     @functools.cached_property
     def _seeds(self) -> np.ndarray:
-        """Seeds of episodes that begin at the start; none if that is anywhere."""
+        """Seeds of episodes that start within the limits; empty for `doom`."""
         seeds: list[int] = []
         game, limits = _Game(), np.array(self._limits)
         while self._limits != _LIMITS["doom"] and len(seeds) < _SEEDS:
@@ -172,7 +173,7 @@ class Doom:
 
 
 def inside(walls: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """Returns the cells from whose centre a ray to the east crosses an odd number.
+    """Returns the cells inside: a ray to the east crosses an odd number of walls.
 
     Args:
         walls: [walls, 2, 2]; the points of a wall, x and y.
@@ -226,8 +227,8 @@ class _Game:
     def _wrapper(self, vizdoom: Any) -> Path:
         """Writes a script that runs the game in its folder.
 
-        The game does not receive Ctrl-C: that is for the training, which saves its
-        state first.
+        The game ignores Ctrl-C, so that the training can save its state before it
+        ends.
         """
         game = Path(vizdoom.__file__).parent / "vizdoom"
         folder, path = shlex.quote(self.folder.name), shlex.quote(str(game))
@@ -246,12 +247,12 @@ class _Game:
         self._look()
 
     def starts(self, seed: int, limits: np.ndarray) -> bool:
-        """Returns whether an episode begins west and south of limits."""
+        """Returns whether an episode starts west and south of the limits."""
         self.begin(seed)
         return bool((self.position < limits).all())
 
     def play(self, seed: Any, time: Any, action: Any) -> Any:
-        """Returns image, position, reward and end of an action."""
+        """Takes an action; returns image, position, reward and done."""
         if not time or (self.seed, self.time) != (seed, time):
             self.begin(int(seed))
         reward = 0.0
@@ -265,7 +266,7 @@ class _Game:
         return self.image, self.position, reward, done
 
     def _look(self) -> None:
-        """Keeps the image and the position of now."""
+        """Stores the current image and position."""
         from PIL import Image
 
         state = self.inner.get_state()

@@ -1,6 +1,7 @@
-"""Grids of rooms, seen from within, and a television that shows noise.
+"""Environments for exploration: rooms on a grid, with a television, and VizDoom.
 
-Environments are pure functions of arrays, so that rollouts run inside a jitted step:
+Rollouts run inside a jitted step. Environments are pure functions of arrays, except for
+those of VizDoom, which call the host:
 `reset(rng)` returns a state and an observation [., V, C], `step(state, action, rng)`
 the next ones, a reward and whether the episode ends. They have the names of the
 `actions`; the `grid`, I and J; the `horizon`, the maximum number of steps of an

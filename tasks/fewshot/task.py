@@ -280,7 +280,7 @@ class FewShot(Task):
         return Prediction(text, score, maps, caption=caption, details=details)
 
     def _map(self, record: AttentionRecord, example: Any) -> AttentionMap:
-        """The attention between the images of an episode, in their `montage`."""
+        """Attention between the images of an episode, drawn on their `montage`."""
         image, label = example["image"], example["label"]
         names = example.get("names", [f"class {n + 1}" for n in range(self.model.ways)])
         steps = [f"{t}: {names[n]}" for t, n in enumerate(label[:-1], 1)] + ["query"]

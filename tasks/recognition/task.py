@@ -1,7 +1,7 @@
 """Recognition of objects on a larger image: digits, translated and with clutter.
 
-`tasks.recognition.data` makes the images. The loss is the cross-entropy of the answers;
-of a model that samples locations, also REINFORCE's, and the squared error of its
+`tasks.recognition.data` makes the images. The loss is the cross-entropy of the answers.
+A model that samples locations adds the REINFORCE loss and the squared error of its
 learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if
 all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba

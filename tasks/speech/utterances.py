@@ -252,9 +252,9 @@ def batches(
     batch_size: int,
     seed: int,
 ) -> EndlessBatches:
-    """Returns training batches of `padded`, each of a single number of words.
+    """Returns training batches of `padded`; all rows have the same number of words.
 
-    `words` is the minimum and maximum number.
+    `words` is the minimum and the maximum of that number.
     """
 
     def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
