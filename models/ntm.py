@@ -196,7 +196,8 @@ class NeuralTuringMachine(nn.Module):
         weights = jnp.moveaxis(steps.weights, 0, 2)  # [B, H, T, N]
         hidden, reads = batch_first(steps.hidden), batch_first(steps.reads)
         logits = self.output(jnp.concatenate([hidden, reads], axis=-1))
-        details = functools.partial(self._details, steps, weights, inputs, logits)
+        # Both records have the same details.
+        details = functools.cache(lambda: self._details(steps, weights, inputs, logits))
         axes = {"queries": "steps", "keys": "memory"}
         read, written = jnp.split(weights, [self.read_heads], axis=1)
         sow_attention(self, read, details, kind="read", **axes)

@@ -338,7 +338,7 @@ def create(config: ConfigDict, workdir: Path, *, training: bool) -> Task:
     try:
         assets = config.task.prepare(config, workdir, training=training)
     except FileNotFoundError as error:
-        if training:
+        if training or folder not in Path(error.filename or "").parents:
             raise
         raise UserError(f"{error.filename} is missing: {WRITTEN_AGAIN}") from None
     if training:

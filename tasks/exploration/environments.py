@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base.errors import UserError
-from tasks.exploration.doom import Doom
+from tasks.exploration.doom import STARTS, Doom
 
 VIEW = 7  # V
 CHANNELS = 3  # of an observation
@@ -301,7 +301,13 @@ class Television:
 
 @functools.cache
 def make(
-    name: str, television: str, rows: int, rooms: int, horizon: int
+    name: str,
+    television: str,
+    rows: int,
+    rooms: int,
+    horizon: int,
+    *,
+    evaluation: bool = False,
 ) -> Television | Doom:
     """Returns an environment, with its television.
 
@@ -312,12 +318,13 @@ def make(
         rows: rows of the screen.
         rooms: rooms per side, of `rooms`.
         horizon: steps of an episode, of `rooms`.
+        evaluation: whether it is for evaluation, whose games are not those of training.
 
     Raises:
         UserError: for an unknown name, a package that is not installed, or a
             television in a game that has none.
     """
-    if name.startswith("doom"):
+    if name in STARTS:
         if television != "none":
             raise UserError(f"{name} has no television: data.television must be none")
         return Doom(name)
@@ -327,6 +334,7 @@ def make(
     if kind != "rooms" or not (number or "0").isdecimal():
         raise UserError(
             f"{name!r} must be rooms, rooms-N for another layout, a name of "
-            f"xminigrid such as {_MINIGRID}FourRooms, or doom"
+            f"xminigrid such as {_MINIGRID}FourRooms, or one of "
+            f"{', '.join(STARTS)}"
         )
     return Television(Rooms(int(number or 0), rooms, horizon), television, rows)

@@ -187,11 +187,10 @@ class Exploration(Task):
             environments=config.data.batch_size,
         )
 
-    def _environment(self, name: str) -> Television | Doom:
+    def _environment(self, name: str, **options: bool) -> Television | Doom:
         data = self.config.data
-        return environments.make(
-            name, data.television, data.screen, data.rooms, data.horizon
-        )
+        fields = data.television, data.screen, data.rooms, data.horizon
+        return environments.make(name, *fields, **options)
 
     def _explorer(
         self, environment: Television | Doom, horizon: int, **options: Any
@@ -285,7 +284,7 @@ class Exploration(Task):
 
     def _run(self, params: Any, batch: Episodes) -> tuple[Rollout, jax.Array]:
         """Returns whole episodes, and the free cells of their grids, [B, I, J]."""
-        environment = self._environment(batch.environment)
+        environment = self._environment(batch.environment, evaluation=True)
         seed = jnp.asarray(batch.seed)
         keys = jax.vmap(jax.random.wrap_key_data)(seed)
         first, observation = jax.vmap(environment.reset)(keys)

@@ -29,9 +29,9 @@ from tasks.captioning import task as captioning
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.task import Captioning, Details
 from tasks.common.vocabulary import EOS, train_vocabulary
-from training import evaluate, optimizers
+from training import configuration, evaluate, optimizers
 from training.state import TrainState
-from training.task import Evaluation, Prediction, create
+from training.task import Evaluation, Prediction, Task, create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -412,11 +412,11 @@ def test_a_run_that_ends_before_sampling_begins_is_warned_about(alignment, steps
     assert len(lines) == (steps == 3)
 
 
-def test_a_missing_caption_file_is_reported(tmp_path):
+def test_a_missing_caption_file_is_reported():
     config = get_config("smoke")
     config.data.source = "files"
     with pytest.raises(UserError, match="config.data.files.train needs captions"):
-        create(config, tmp_path, training=True)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])

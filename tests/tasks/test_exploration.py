@@ -199,7 +199,9 @@ def test_cells_inside_of_walls():
 
 def test_a_game_of_vizdoom_is_an_environment():
     pytest.importorskip("vizdoom")
-    with pytest.raises(UserError, match="^'doom-hard' must be one of doom, "):
+    with pytest.raises(
+        UserError, match="^'doom-hard' must be rooms, .*or one of doom, "
+    ):
         environments.make("doom-hard", "none", 5, 3, 200)
     environment = environments.make("doom-very-sparse", "none", 5, 3, 200)
     actions = np.random.default_rng(0).integers(4, size=40)
