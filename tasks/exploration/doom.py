@@ -19,6 +19,7 @@ rows and columns of the map.
 
 import atexit
 import functools
+import itertools
 import shlex
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -28,16 +29,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import io_callback
 
 from base.errors import UserError
 
-STARTS = ("doom", "doom-sparse", "doom-very-sparse")
 _SIZE, _FRAMES, _TICS = 42, 4, 4  # S, F; of an action
 _CELL = 32  # side of a cell of the map, in units of the game
 _WEST, _EAST, _SOUTH, _NORTH = 160, 1120, -704, 128  # of the map
-# East, north: limits of the start.
-_LIMITS = {"doom": (_EAST, _NORTH), "doom-sparse": (320, _NORTH)}
-_LIMITS["doom-very-sparse"] = _EAST, -544
+# Limits of the start in the east and in the north, by name of an environment.
+STARTS = {
+    "doom": (_EAST, _NORTH),
+    "doom-sparse": (320, _NORTH),
+    "doom-very-sparse": (_EAST, -544),
+}
 _SEEDS = 8  # number of seeds of a fixed start
 
 
@@ -75,8 +79,9 @@ class Doom:
                 f"{name} needs vizdoom: `pip install vizdoom==1.3.2` installs it; "
                 "rooms needs no package"
             ) from None
-        self._limits = _LIMITS[name]
+        self._name = name
         self._games: dict[int, list[_Game]] = {}  # by B
+        self._threads = ThreadPoolExecutor()
 
     def reset(self, rng: jax.Array) -> tuple[DoomState, dict[str, jax.Array]]:
         """Returns an episode whose game has not started, and a black observation."""
@@ -99,7 +104,7 @@ class Doom:
 
     def free(self, state: DoomState) -> jax.Array:
         """Returns the cells whose centre is inside a room, bool [I, J]."""
-        return jnp.asarray(self._map)
+        return jnp.asarray(_map())
 
     @functools.cached_property
     def _act(self) -> Any:
@@ -125,7 +130,7 @@ class Doom:
                 jax.ShapeDtypeStruct((size,), jnp.float32),
                 jax.ShapeDtypeStruct((size,), jnp.bool_),
             )
-            return jax.experimental.io_callback(self._play, shapes, *inputs)
+            return io_callback(self._play, shapes, *inputs)
 
         return act
 
@@ -135,10 +140,10 @@ class Doom:
         size = len(seed)
         if size not in self._games:
             self._games[size] = [_Game() for _ in range(size)]
-        seed = self._seeds[seed % len(self._seeds)] if len(self._seeds) else seed
-        with ThreadPoolExecutor() as threads:
-            plays = threads.map(_Game.play, self._games[size], seed, time, action)
-            image, position, reward, done = zip(*plays, strict=True)
+        if (seeds := _seeds(self._name)).size:
+            seed = seeds[seed % len(seeds)]
+        plays = self._threads.map(_Game.play, self._games[size], seed, time, action)
+        image, position, reward, done = zip(*plays, strict=True)
         return (
             np.stack(image),
             np.array([_cell(x) for x in position], np.int32),
@@ -146,30 +151,33 @@ class Doom:
             np.array(done),
         )
 
-    @functools.cached_property
-    def _seeds(self) -> np.ndarray:
-        """Seeds of episodes that start within the limits; empty for `doom`."""
-        seeds: list[int] = []
-        game, limits = _Game(), np.array(self._limits)
-        while self._limits != _LIMITS["doom"] and len(seeds) < _SEEDS:
-            start = 1 + (seeds[-1] if seeds else 0)
-            seeds.append(next(x for x in range(start, 10**6) if game.starts(x, limits)))
-        game.close()
-        return np.array(seeds, np.uint32)
 
-    @functools.cached_property
-    def _map(self) -> np.ndarray:
-        game = _Game(sectors=True)
-        game.begin(0)
-        sectors = game.inner.get_state().sectors
-        lines = [
-            tuple(sorted([(line.x1, line.y1), (line.x2, line.y2)]))
-            for sector in sectors
-            for line in sector.lines
-        ]
-        game.close()
-        walls = np.array([x for x in lines if lines.count(x) == 1])  # of one room
-        return inside(walls, self.grid)
+@functools.cache
+def _seeds(name: str) -> np.ndarray:
+    """Seeds of episodes that start within the limits; none for a start anywhere."""
+    if name == "doom":
+        return np.zeros(0, np.uint32)
+    game, limits = _Game(), np.array(STARTS[name])
+    starts = (seed for seed in itertools.count(1) if game.starts(seed, limits))
+    seeds = np.fromiter(itertools.islice(starts, _SEEDS), np.uint32)
+    game.close()
+    return seeds
+
+
+@functools.cache
+def _map() -> np.ndarray:
+    """The cells inside a room, bool [I, J]."""
+    game = _Game(sectors=True)
+    game.begin(0)
+    sectors = game.inner.get_state().sectors
+    lines = [
+        tuple(sorted([(line.x1, line.y1), (line.x2, line.y2)]))
+        for sector in sectors
+        for line in sector.lines
+    ]
+    game.close()
+    walls = np.array([x for x in lines if lines.count(x) == 1])  # of one room
+    return inside(walls, Doom.grid)
 
 
 def inside(walls: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
