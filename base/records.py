@@ -130,6 +130,10 @@ class AttentionRecord:
     queries: str = flax.struct.field(pytree_node=False, default="queries")
     keys: str = flax.struct.field(pytree_node=False, default="keys")
 
+    def batch_of_one(self) -> "AttentionRecord":
+        """Returns the record of one example as that of a batch."""
+        return jax.tree.map(lambda x: x[None], self)
+
 
 @flax.struct.dataclass
 class SampleRecord:

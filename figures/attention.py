@@ -90,14 +90,16 @@ def attention_map(
     keys: Sequence[str],
     titles: tuple[str, str] = ("query", "key"),
 ) -> AttentionMap:
-    """Returns the attention map of a batch's first example, without padding.
+    """Returns the attention map of an example, or of a batch's first, without padding.
 
     Args:
-        record: its weights are [B, H, Q or more, K or more].
+        record: its weights are [H, Q or more, K or more], or [B, ...] of a batch.
         queries: Q labels.
         keys: K labels.
         titles: titles of the axes.
     """
+    if record.weights.ndim == 3:
+        record = record.batch_of_one()
     position, causal = record.position, record.kind in ("decoder", "intra")
     if position is not None:
         position = np.asarray(position[0])[:, : len(queries)]

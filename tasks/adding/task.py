@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
@@ -186,10 +185,7 @@ class Adding(Task):
         if "length" in example or "mask" in example:
             count = length
         keys = [f"{x:g}" for x in inputs[:count, 0]]
-        maps = tuple(
-            attention_map(jax.tree.map(lambda x: x[None], x), ["estimate"], keys)
-            for x in records
-        )
+        maps = tuple(attention_map(x, ["estimate"], keys) for x in records)
         if np.sum(example.get("mask", np.ones(len(inputs)))) > count:
             # Padding is part of the softmax, so its weights cannot be recomputed from
             # these steps.

@@ -289,7 +289,6 @@ class FewShot(Task):
         size = np.max(cells, 0) + 1
         boxes = np.concatenate([cells / size, (cells + 1) / size], 1)
         places = Places(boxes[:keys], grey(image, cells), queries=boxes[-queries:])
-        record = jax.tree.map(lambda x: x[None], record)
         titles = "image", "attended image"
         each = attention_map(record, steps[-queries:], steps[:keys], titles)
         return each._replace(places=places)

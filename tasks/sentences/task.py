@@ -191,7 +191,6 @@ class SentenceClassification(Task):
             if record.kind != "cross":
                 columns = rows = words[-1][: record.weights.shape[1]]
                 titles = "word being read", "attended word"
-            record = jax.tree.map(lambda x: x[None], record)
             maps.append(attention_map(record, rows, columns, titles))
         return Prediction(
             self.sentences.labels[best],

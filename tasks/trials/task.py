@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -182,12 +181,7 @@ class Trials(Task):
         text = " ".join(map(str, answer["action"])) + f"\t{reward:.4g}"
         labels = self._labels(answer)
         maps = tuple(
-            attention_map(
-                jax.tree.map(lambda x: x[None], record),
-                labels,
-                labels,
-                ("step", "earlier step"),
-            )
+            attention_map(record, labels, labels, ("step", "earlier step"))
             for record in answer.get("records", ())
         )
         return Prediction(text, reward, maps, caption=f"reward {reward:.4g}")

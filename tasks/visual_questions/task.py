@@ -282,7 +282,7 @@ def _map(record: AttentionRecord, image: np.ndarray) -> AttentionMap:
     _, glimpses, regions = record.weights.shape
     side = math.isqrt(regions)
     return attention_map(
-        jax.tree.map(lambda x: x[None], record),
+        record,
         [f"glimpse {g + 1}" for g in range(glimpses)],
         grid_labels(side, side),
         ("glimpse", "region"),
