@@ -3,11 +3,11 @@
     python -m benchmarks.floors             # of every table
     python -m benchmarks.floors translation # of the named tables
 
-Computes floors on the test split of their table and writes
-`results/records/floors.json`: table, then name of the floor, then its metrics. The
-first floor of a table is its threshold, and uses no input or a part of it that does not
-suffice: a run that is not above it decides no claim that it should win. A "bound" has
-information that no model is given.
+Computes floors on the test split of the default in their table, or else of its first
+run, and writes `results/records/floors.json`: table, then name of the floor, then its
+metrics. The first floor of a table is its threshold, and uses no input or a part of it
+that does not suffice: a run that is not above it decides no claim that it should win. A
+"bound" has information that no model is given.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from scipy import sparse
 
 from models import efficientnet
 from results import records
+from results.families import TABLES
 from results.schema import config_file
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = records.read_json(records.FLOORS) | {
         name: {
             title: {metric: round(value, 3) for metric, value in scores.items()}
-            for title, scores in FLOORS[name]().items()
+            for title, scores in FLOORS[name](config(name)).items()
         }
         for name in names
     }
@@ -83,10 +84,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(json.dumps(table, indent=2))
 
 
-@functools.cache
-def translation(flag: str) -> Floors:
+def config(table: str) -> ConfigDict:
+    """Returns the config whose test split has the floors of a table."""
+    runs = TABLES[table].runs
+    run = next((run for run in runs if ":" not in run.config), runs[0])
+    return configuration.read(
+        str(records.ROOT / config_file(run.config)), run.overrides
+    )
+
+
+def translation(config: ConfigDict) -> Floors:
     """Copying the source, and the target of the most similar training source."""
-    data = _config(flag).data
+    data = config.data
     read = parallel_text.load(data)
     sources, references = zip(*read.test, strict=True)
     nearest = [target for _, target in nearest_pairs(sources, read.train)]
@@ -113,31 +122,27 @@ def nearest_pairs(texts: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
     Returns:
         One pair for each text.
     """
-    columns: dict[str, int] = {}
-    train = _trigrams([source for source, _ in pairs], columns, grow=True)
-    queries = _trigrams(texts, columns, grow=False)
+    sets = [_trigrams(source) for source, _ in pairs]
+    columns = {gram: i for i, gram in enumerate(set().union(*sets))}
+
+    def matrix(sets: Sequence[set[str]]) -> sparse.csr_array:
+        """Sets as rows of 0 and 1."""
+        rows = [row for row, grams in enumerate(sets) for _ in grams & columns.keys()]
+        indices = [columns[x] for grams in sets for x in grams & columns.keys()]
+        shape = len(sets), len(columns)
+        return sparse.csr_array((np.ones(len(rows)), (rows, indices)), shape=shape)
+
+    train, queries = matrix(sets), matrix(list(map(_trigrams, texts)))
     shared = (queries @ train.T).toarray()  # [texts, pairs]
     sizes = np.add.outer(queries.sum(1), train.sum(1))
     dice = 2 * shared / sizes  # without trigrams of a text that no pair has
     return [pairs[i] for i in dice.argmax(1)]
 
 
-def _trigrams(
-    texts: Sequence[str], columns: dict[str, int], *, grow: bool
-) -> sparse.csr_array:
-    """Sets of trigrams as rows of 0 and 1; `grow` adds columns."""
-    rows, indices = [], []
-    for row, text in enumerate(texts):
-        padded = f" {text.lower()} "
-        ends = range(_N_GRAM, len(padded) + 1)
-        for gram in {padded[end - _N_GRAM : end] for end in ends}:
-            if grow:
-                columns.setdefault(gram, len(columns))
-            if gram in columns:
-                rows.append(row)
-                indices.append(columns[gram])
-    shape = len(texts), len(columns)
-    return sparse.csr_array((np.ones(len(rows)), (rows, indices)), shape=shape)
+def _trigrams(text: str) -> set[str]:
+    padded = f" {text.lower()} "
+    ends = range(_N_GRAM, len(padded) + 1)
+    return {padded[end - _N_GRAM : end] for end in ends}
 
 
 def _translation(
@@ -148,18 +153,15 @@ def _translation(
     ).scores
 
 
-def reversal() -> Floors:
+def reversal(config: ConfigDict) -> Floors:
     """Copying the letters in their order."""
-    sources, references = zip(
-        *parallel_text.load(_config("bahdanau_nmt:reversal").data).test, strict=True
-    )
+    sources, references = zip(*parallel_text.load(config.data).test, strict=True)
     accuracy = {"word_accuracy": word_accuracy(sources, references)}
     return {"copy of the source": accuracy}
 
 
-def bits(flag: str) -> Floors:
+def bits(config: ConfigDict) -> Floors:
     """A probability of 1/2 for every bit."""
-    config = _config(flag)
     max_size, count = config.data.max_size, config.evaluation.sequences
     scores: Scores = {}
     for size in dict.fromkeys((max_size, *config.evaluation.sizes)):
@@ -172,9 +174,8 @@ def bits(flag: str) -> Floors:
     return {"probability 1/2 for each bit": scores}
 
 
-def pointers(flag: str) -> Floors:
+def pointers(config: ConfigDict) -> Floors:
     """A random answer; for tours, the nearest unvisited city."""
-    config = _config(flag)
     if config.data.kind == "tsp":
         return {"nearest city first": _pointer_scores(config, _nearest_city)}
     return {"random order": _pointer_scores(config, _random_order)}
@@ -204,9 +205,8 @@ def _nearest_city(rng: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
     return np.array(tour) + 1
 
 
-def captions() -> Floors:
+def captions(config: ConfigDict) -> Floors:
     """Captions with random names and positions, and bounds with one of them true."""
-    config = _config("captioning:soft")
     data = caption_data.CaptionData(config)
     scenes: list[Scene] = data.examples("test")
     names = sorted({name for scene in scenes for name in scene.names})
@@ -243,9 +243,8 @@ def _caption_scores(scenes: Sequence[Scene], texts: Sequence[Sequence[str]]) -> 
     return scores | scene_scores(scenes, words, [None] * len(scenes))
 
 
-def images() -> Floors:
+def images(config: ConfigDict) -> Floors:
     """Images without content: each a real image's mean colour."""
-    config = _config("sagan")
     count, size = config.evaluation.images, config.model.size
     source = read_images(config)
     flat, real = (
@@ -269,12 +268,12 @@ def images() -> Floors:
     return {"images of one colour": scores}
 
 
-def consistency() -> Floors:
+def consistency(_: ConfigDict) -> Floors:
     """Corners with independent colours."""
     return {"independent corners": {"consistent": 100 / (OTHERS + 1), "spread": 1.0}}
 
 
-def estimates() -> Floors:
+def estimates(_: ConfigDict) -> Floors:
     """The mean target, whatever the input."""
     floors = {}
     for operation in adding.OPERATIONS:
@@ -285,9 +284,9 @@ def estimates() -> Floors:
     return floors
 
 
-def curves() -> Floors:
+def curves(config: ConfigDict) -> Floors:
     """The mean of the training values, whatever the input; a mean over five seeds."""
-    data, errors = _config("kernel_regression").data, []
+    data, errors = config.data, []
     queries = regression.grid("test", queries=data.queries, length=data.length)
     for seed in range(5):
         _, y = regression.training_points(
@@ -297,9 +296,8 @@ def curves() -> Floors:
     return {"mean of the training values": {"mse": statistics.mean(errors)}}
 
 
-def uniform_actions(name: str, *metrics: str) -> Floors:
+def uniform_actions(config: ConfigDict, metrics: Sequence[str]) -> Floors:
     """Actions drawn uniformly, whatever the observation."""
-    config = _config(name)
     task = config.task(config, None)
     state = task.objective.init(jax.random.key(0))
     policy = jax.tree.map(jnp.zeros_like, state.params["policy"])  # all logits are 0
@@ -309,16 +307,14 @@ def uniform_actions(name: str, *metrics: str) -> Floors:
     return {"uniform actions": {metric: scores[metric] for metric in metrics}}
 
 
-@functools.cache
-def questions() -> Floors:
+def questions(config: ConfigDict) -> Floors:
     """Answers by the question alone, and the most frequent answer, of each task."""
     by_key: dict[str, Callable[[Line], Any]] = {
         "by the question alone": lambda line: line.text,
         "most frequent answer": lambda line: None,
     }
     floors: Floors = {name: {} for name in by_key}
-    questions = _config("memory_network_qa").data.questions
-    for task, splits in stories.generated(stories.TASKS, questions).items():
+    for task, splits in stories.generated(stories.TASKS, config.data.questions).items():
         train, test = (
             [line for lines in splits[split] for line in lines if line.answer]
             for split in ("train", "test")
@@ -355,10 +351,9 @@ def looked_up(
     return 100 * statistics.mean(right)
 
 
-@functools.cache
-def spoken_digits() -> Floors:
+def spoken_digits(config: ConfigDict) -> Floors:
     """Random digits, as many as are spoken."""
-    config, scores = _config("las_digits"), {}
+    scores: Scores = {}
     # The strings are those of the spoken digits, and need no package.
     config.data.source = "tones"
     data, rng = speech_data.Speech(config), np.random.default_rng(0)
@@ -371,16 +366,9 @@ def spoken_digits() -> Floors:
     return {"random digits": scores}
 
 
-def agreements(flag: str, sentences: int | None = None) -> Floors:
-    """Words by their frequency in training, whatever was read.
-
-    Args:
-        flag: the config.
-        sentences: number of sentences of each size; that of the config by default.
-    """
-    config = _config(flag)
+def agreements(config: ConfigDict) -> Floors:
+    """Words by their frequency in training, whatever was read."""
     language, size = config.data.language, config.data.size
-    sentences = sentences or config.evaluation.sentences
     words = agreement.vocabulary(language)
     source = agreement.batches(language, size, batch_size=100, seed=0)
     train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
@@ -389,7 +377,9 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
     scores = {}
     for each in (size, *config.evaluation.sizes):
         ending = "" if each == size else f"_size_{each}"
-        batch, _ = agreement.held_out(language, "test", each, sentences)
+        batch, _ = agreement.held_out(
+            language, "test", each, config.evaluation.sentences
+        )
         tokens, controllers = batch["tokens"], batch["controllers"]
         row, position = np.nonzero(controllers >= 0)
         values = by_distance(
@@ -397,34 +387,26 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
         )
         values["perplexity"] = _unigram_perplexity(counts, tokens[tokens != PAD])
         scores |= {name + ending: value for name, value in values.items()}
-    scores["seen"] = seen_in_training(language, size, sentences, config)
+    scores["seen"] = seen_in_training(config)
     return {"frequency of words": scores}
 
 
-def seen_in_training(
-    language: str, size: int, sentences: int, config: ConfigDict
-) -> float:
-    """Returns the percentage of test sentences that are in training word for word.
-
-    Args:
-        language: the language.
-        size: maximum number of attractors, or of pairs of brackets.
-        sentences: number of test sentences.
-        config: its seed, batch size and number of steps give the training sentences.
-    """
+def seen_in_training(config: ConfigDict) -> float:
+    """Returns the percentage of test sentences that are in training word for word."""
+    language, size = config.data.language, config.data.size
     source = agreement.batches(
         language, size, batch_size=config.data.batch_size, seed=config.seed
     )
     train = {
         row.tobytes() for i in range(config.train_steps) for row in source[i]["tokens"]
     }
+    sentences = config.evaluation.sentences
     batch, _ = agreement.held_out(language, "test", size, sentences)
     return 100 * statistics.mean(row.tobytes() in train for row in batch["tokens"])
 
 
-def frequencies(flag: str) -> Floors:
+def frequencies(config: ConfigDict) -> Floors:
     """Words by their frequency in the training text."""
-    config = _config(flag)
     with tempfile.TemporaryDirectory() as folder:
         texts = config.task.prepare(config, Path(folder), training=True)
         test = running_text.stream(texts.vocabulary, texts.lines("test"))
@@ -438,9 +420,8 @@ def _unigram_perplexity(counts: np.ndarray, ids: np.ndarray) -> float:
     return float(np.exp(-np.log(counts / counts.sum())[ids].mean()))
 
 
-def labels(flag: str) -> Floors:
+def labels(config: ConfigDict) -> Floors:
     """The most frequent label; for pairs, also by parts of the sentences."""
-    config = _config(flag)
     with tempfile.TemporaryDirectory() as folder:
         examples = config.task.prepare(config, Path(folder), training=True)
     by_key: dict[str, Callable[..., Any]] = {"most frequent label": lambda *texts: None}
@@ -461,47 +442,41 @@ def labels(flag: str) -> Floors:
     return floors
 
 
-def _config(flag: str) -> ConfigDict:
-    return configuration.read(str(records.ROOT / config_file(flag)))
-
-
-FLOORS: Mapping[str, Callable[[], Floors]] = {
-    "translation": functools.partial(translation, "transformer_nmt"),
-    "positions": functools.partial(translation, "transformer_nmt"),
-    "alignments": functools.partial(translation, "transformer_nmt:short"),
+FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
+    "translation": translation,
+    "positions": translation,
+    "alignments": translation,
     "reversal": reversal,
-    "ntm_copy": functools.partial(bits, "ntm_copy"),
-    "ntm_recall": functools.partial(bits, "ntm_recall"),
-    "ntm_ngrams": functools.partial(bits, "ntm_ngrams"),
-    "ntm_repeat_copy": functools.partial(bits, "ntm_repeat_copy"),
-    "ntm_sort": functools.partial(bits, "ntm_sort"),
-    "pointer_sorting": functools.partial(pointers, "pointer_sorting"),
-    "pointer_hull": functools.partial(pointers, "pointer_hull"),
-    "pointer_delaunay": functools.partial(pointers, "pointer_delaunay"),
-    "pointer_tsp": functools.partial(pointers, "pointer_tsp"),
+    "ntm_copy": bits,
+    "ntm_recall": bits,
+    "ntm_ngrams": bits,
+    "ntm_repeat_copy": bits,
+    "ntm_sort": bits,
+    "pointer_sorting": pointers,
+    "pointer_hull": pointers,
+    "pointer_delaunay": pointers,
+    "pointer_tsp": pointers,
     "captioning": captions,
     "sagan": images,
     "corners": consistency,
     "ff_attention": estimates,
-    "britz": functools.partial(translation, "luong_nmt:britz"),
+    "britz": translation,
     "memory_networks": questions,
     "memory_networks_tasks": questions,
     "memory_networks_means": questions,
     "speech": spoken_digits,
     "speech_long": spoken_digits,
-    "language_agreement": functools.partial(agreements, "lstmn_language"),
-    "language_distance": functools.partial(
-        agreements, "lstmn_language", sentences=5000
-    ),
-    "language_brackets": functools.partial(agreements, "lstmn_language:brackets"),
-    "language_text": functools.partial(frequencies, "lstmn_text"),
-    "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
-    "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
+    "language_agreement": agreements,
+    "language_distance": agreements,
+    "language_brackets": agreements,
+    "language_text": frequencies,
+    "sentences_reviews": labels,
+    "sentences_entailment": labels,
     "kernels": curves,
-    "visual_questions": lambda: {"by the question alone": {"accuracy": 100 * CHANCE}},
-    "bandits": functools.partial(uniform_actions, "snail_bandits", "reward"),
-    "mdps": functools.partial(uniform_actions, "snail_mdp", "fraction"),
-    "curiosity": functools.partial(uniform_actions, "icm_rooms", "coverage", "goal"),
+    "visual_questions": lambda _: {"by the question alone": {"accuracy": 100 * CHANCE}},
+    "bandits": functools.partial(uniform_actions, metrics=("reward",)),
+    "mdps": functools.partial(uniform_actions, metrics=("fraction",)),
+    "curiosity": functools.partial(uniform_actions, metrics=("coverage", "goal")),
 }
 
 if __name__ == "__main__":

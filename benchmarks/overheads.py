@@ -29,8 +29,8 @@ from pathlib import Path
 import jax
 
 from benchmarks import harness
-from benchmarks.environment import ROOT
 from configs import transformer_nmt
+from results.records import ROOT
 from training import runtime
 from training.checkpoints import Checkpoints
 from training.log import read_rows
@@ -44,13 +44,8 @@ _RESUMED = 20  # the step from which the runs resume
 def main(arguments: Sequence[str]) -> None:
     """Measures the three overheads and writes the record."""
     runtime.tune_memory(True)
-    parser = harness.parser(__doc__, "overheads")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--steps", type=int, default=200, help="steps from save to save"
-    )
+    parser = harness.parser(__doc__, "overheads", rounds=5, steps=200)
     args = parser.parse_args(arguments)
-    args.only = []
     harness.use_cores()
     with tempfile.TemporaryDirectory(prefix="overheads-") as name:
         folder = Path(name)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.environment import ROOT
+from results.records import ROOT
 from sweeps.workers import Processes, Share
 
 _CONFIG = "--config=configs/luong_nmt.py:britz"

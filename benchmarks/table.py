@@ -1,17 +1,20 @@
 """The benchmarks that compare systems side by side, by name."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import harness
 from benchmarks.harness import OURS, TUNED, System
+from results import timings
+from results.timings import SAME_MALLOC
 from tasks.language.agreement_data import max_length, vocabulary
 
 _NOTES = """
-All systems compute in float32 with two threads. `train.py` makes glibc's malloc keep
-large buffers: "same malloc" gives other libraries this setting, "malloc as it is"
-removes it here. PyTorch compiles nothing; "compilation, s" is this project's time.
+All systems compute in float32 with two threads. "style" marks a stand-in for code that
+is not a package, see benchmarks/systems/. `train.py` makes glibc's malloc keep large
+buffers: "same malloc" gives other libraries this setting, "malloc as it is" removes it
+here. PyTorch compiles nothing; "compilation, s" is this project's time.
 """
 
 
@@ -24,19 +27,18 @@ class Benchmark:
         systems: the measured systems, this project's first.
         rounds: default number of rounds over all systems.
         steps: default number of steps in a block.
-        fields: further fields of the record.
-        report: measures the systems and writes the record.
     """
 
     description: str
     systems: Sequence[System]
     rounds: int = 6
     steps: int = 5
-    fields: dict[str, float] = dataclasses.field(default_factory=dict)
-    report: Callable[..., None] = harness.report_training
 
     def run(self, name: str, arguments: Sequence[str]) -> None:
         """Measures, prints the table and writes the record.
+
+        Where the table has a column for it, the faster of two matrix products is
+        measured, too, and the share of its rate that each system reaches.
 
         Args:
             name: name of the benchmark.
@@ -45,8 +47,35 @@ class Benchmark:
         parser = harness.parser(
             self.description + _NOTES, name, rounds=self.rounds, steps=self.steps
         )
-        args = parser.parse_args(arguments)
-        self.report(name, args, self.systems, **self.fields)
+        args, products = parser.parse_args(arguments), []
+        if "share" in timings.BENCHMARKS[name].columns.values():
+            products = [
+                System(f"XLA product {size}", "matmul", size, {})
+                for size in ("2048,256,1024", "1024,1024,1024")
+            ]
+        measured = harness.measure([*products, *self.systems], args)
+        rates = [measured.pop(p.name)["rate"] for p in products if p.name in measured]
+        fields = {}
+        if rates:
+            fields["product_gflop_a_second"] = max(rates)
+            self._add_shares(measured, max(rates))
+        harness.report(name, args, measured, **fields)
+
+    def _add_shares(self, measured: dict[str, dict[str, Any]], limit: float) -> None:
+        """Adds the share of a rate in GFLOP/s to systems whose `gflop` is known.
+
+        A translator of another library counts as many as the last one of this project
+        in its group.
+        """
+        translators: dict[str | None, float | None] = {}  # gflop by group
+        for system in self.systems:
+            values = measured.get(system.name, {})
+            if "source" in system.spec:
+                group = system.spec.get("group")
+                translators[group] = values.setdefault("gflop", translators.get(group))
+            if gflop := values.get("gflop"):
+                reached = gflop / values["median_ms"] * 1e3
+                values["share"] = round(reached / limit, 3)
 
 
 def _config(name: str, overrides: str, units: int = 1, **more: Any) -> dict:
@@ -84,11 +113,9 @@ _LUONG = _RECURRENT | {"group": "luong", "cell": "lstm", "score_hidden": 512}
 _OUR_LUONG = {"model": "luong", "bidirectional": True}
 _OURS = {  # specifications by name of the system
     f"{OURS}, Bahdanau": _BAHDANAU
-    | {"model": "bahdanau", "score": "additive", "maxout": 256, "key": "bahdanau"},
-    f"{OURS}, Bahdanau as JoeyNMT has it": _BAHDANAU
-    | _OUR_LUONG
-    | {"score": "concat", "key": "same"},
-    f"{OURS}, Luong": _LUONG | _OUR_LUONG | {"score": "general", "key": "luong"},
+    | {"model": "bahdanau", "score": "additive", "maxout": 256},
+    f"{OURS}, Bahdanau as JoeyNMT has it": _BAHDANAU | _OUR_LUONG | {"score": "concat"},
+    f"{OURS}, Luong": _LUONG | _OUR_LUONG | {"score": "general"},
 }
 _JOEY = {
     "JoeyNMT, Bahdanau": _BAHDANAU | {"score": "concat"},
@@ -96,20 +123,13 @@ _JOEY = {
 }
 
 
-def _recurrent(mode: str, more: dict, *, tuned_peers: bool) -> list[System]:
+def _recurrent(mode: str, more: dict) -> list[System]:
     """The recurrent translators, each with both malloc settings."""
-
-    def systems(specs: dict, module: str, suffix: str, tuned: dict) -> list[System]:
-        return [
-            System(f"{name}{suffix}", module, mode, spec | more | tuned)
-            for name, spec in specs.items()
-        ]
-
     return [
-        *systems(_OURS, "ours", "", TUNED),
-        *systems(_OURS, "ours", ", malloc as it is", {}),
-        *systems(_JOEY, "joey", "", {}),
-        *(systems(_JOEY, "joey", ", same malloc", TUNED) if tuned_peers else ()),
+        system
+        for module, specs in (("ours", _OURS), ("joey", _JOEY))
+        for name, spec in specs.items()
+        for system in harness.mallocs(name, module, mode, spec | more)
     ]
 
 
@@ -132,7 +152,6 @@ _FOUR_ROOMS = "MiniGrid-FourRooms"
 
 def _ntm(batch_size: int) -> list[System]:
     """The Neural Turing Machines of a batch size."""
-    group = {"group": f"batch {batch_size}"}
     overrides = f"data.batch_size={batch_size} {_NTM}"
     if batch_size == 1:
         overrides += "parallel=jit"  # nothing to split
@@ -140,9 +159,8 @@ def _ntm(batch_size: int) -> list[System]:
     return harness.against(
         "pytorch-ntm style",
         "pytorch_ntm",
-        _config("ntm_copy.py", overrides, batch_size, key=f"rows_{batch_size}")
-        | group,  # `key` is part of fields of the record
-        sizes | {"batch_size": batch_size} | group,
+        _config("ntm_copy.py", overrides, batch_size),
+        sizes | {"batch_size": batch_size},
         suffix=f", batch {batch_size}",
     )
 
@@ -169,7 +187,6 @@ versions of numpy and jax than this project (`numpy.float_` is the first missing
             *harness.mallocs("torch.nn.Transformer", "pytorch", "step", _TRANSFORMER),
             *harness.mallocs("JoeyNMT", "joey", "step", _TRANSFORMER),
         ],
-        fields={"goal": 1.7},
     ),
     "decoding": Benchmark(
         f"""Beam-search time of the Transformer, against other libraries.
@@ -182,8 +199,6 @@ The model of `transformer_step`. {_SEARCHED.lstrip()}""",
         ],
         rounds=5,
         steps=2,
-        fields={"goal_sentences_a_second": 150},
-        report=harness.report_rates,
     ),
     "transformer_base": Benchmark(
         """Training-step time and memory of Transformer-base, against PyTorch.
@@ -198,7 +213,6 @@ peak resident set of the process, compilation included.
         harness.against("torch.nn.Transformer", "pytorch", _BASE, _BASE, mode="step"),
         rounds=4,
         steps=3,
-        fields={"goal": 2.2, "goal_mb": 3600},
     ),
     "recurrent_step": Benchmark(
         """Training-step time of the recurrent translators, against JoeyNMT.
@@ -219,18 +233,15 @@ This project has
     parameters), but only h in JoeyNMT (15.8M). The difference is less than 1 % of the
     matrix products, which are counted as equal.
 """,
-        _recurrent("step", {}, tuned_peers=True),
-        fields={"goal": 2.0},
+        _recurrent("step", {}),
     ),
     "recurrent_decoding": Benchmark(
         f"""Beam-search time of the recurrent translators, against JoeyNMT.
 
 The models of `recurrent_step`. {_SEARCHED.lstrip()}""",
-        _recurrent("decode", _SEARCH, tuned_peers=False),
+        [x for x in _recurrent("decode", _SEARCH) if SAME_MALLOC not in x.name],
         rounds=5,
         steps=2,
-        fields={"goal": 10.0},
-        report=harness.report_rates,
     ),
     "ntm_step": Benchmark(
         """Training-step time of the Neural Turing Machine, against pytorch-ntm.
@@ -238,10 +249,7 @@ The models of `recurrent_step`. {_SEARCHED.lstrip()}""",
 The copy task: 20 vectors of 8 bits, the delimiter, 20 steps without input. The
 controller is an LSTM of width 100; the memory is 128 x 20, with one read and one write
 head of three shifts; RMSprop. The batch size is 1, with which pytorch-ntm trains, or
-32. pytorch-ntm is not a package; its stand-in is `benchmarks/systems/pytorch_ntm.py`.
-
-This project runs `configs/ntm_copy.py` (Adam; a batch of 32 is split over two devices,
-one per core).
+32. This project uses Adam, and splits a batch of 32 over two devices, one per core.
 """,
         [*_ntm(1), *_ntm(32)],
         steps=10,
@@ -250,10 +258,9 @@ one per core).
         """Training-step time of the LSTMN, against a plain PyTorch loop over the tape.
 
 A language model with the widths of Cheng et al. (2016): embeddings of 150, one layer of
-300, on 32 generated sentences of up to 48 words; Adam. The other system is
-`benchmarks/systems/pytorch_lstmn.py`: a list of states that is stacked at each step, as
-straightforward code does; there is no published one to run. This project runs
-`configs/lstmn_language.py`.
+300, on 32 generated sentences of up to 48 words; Adam. The other system is a list of
+states that is stacked at each step, as straightforward code does; there is no published
+one to run.
 """,
         harness.against(
             "PyTorch loop",
@@ -268,19 +275,14 @@ straightforward code does; there is no published one to run. This project runs
             {"length": _LSTMN_WORDS, "batch_size": 32, "embedding": 150, "hidden": 300}
             | {"vocab_size": vocabulary("agreement").size},
         ),
-        fields={"goal": 4.0},
     ),
     "memory_network_step": Benchmark(
         """Training-step time of memory networks on bAbI, against MemN2N-pytorch.
 
 Task 2, whose stories fill the memory of 50 sentences. Sukhbaatar et al. (2015): width
-20, three hops, position encoding, batches of 32 questions. MemN2N-pytorch is not a
-package; its stand-in is `benchmarks/systems/pytorch_memory_network.py`. It trains one
-model at a time.
-
-This project runs `configs/memory_network_qa.py` with ten models of the task, as in the
-paper, which are trained side by side, as one array per parameter; "one model" trains
-one.
+20, three hops, position encoding, batches of 32 questions. MemN2N-pytorch trains one
+model at a time, this project ten models of the task, as in the paper, side by side, as
+one array per parameter; "one model" trains one.
 """,
         [
             *harness.against(
@@ -301,21 +303,18 @@ one.
                 "ours",
                 "generated",
                 _config("memory_network_qa.py", _MEMORY_NETWORK, 32, prepares=True)
-                | TUNED
-                | {"key": "one_model"},  # part of fields of the record
+                | TUNED,
             ),
         ],
         steps=20,
-        fields={"goal": 20.0},
     ),
     "pointer_step": Benchmark(
         """Training-step time of the pointer network, against shirgur's PointerNet.
 
 Tours of 10 points, batch size 128; one unidirectional LSTM layer on each side, states
-and scores of width 256, embeddings of 128, Adam. PointerNet is not a package; its
-stand-in is `benchmarks/systems/pytorch_pointer.py`. It has no end token, so it points
-10 times and this project 11 times. It feeds back its own choices; this project feeds
-the true ones. This project runs `configs/pointer_tsp.py`.
+and scores of width 256, embeddings of 128, Adam. PointerNet has no end token, so it
+points 10 times and this project 11 times. It feeds back its own choices; this project
+feeds the true ones.
 """,
         harness.against(
             "PointerNet style",
@@ -327,8 +326,7 @@ the true ones. This project runs `configs/pointer_tsp.py`.
                 model.encoder=recurrent model.cell=lstm model.score=additive
                 model.glimpses=0 optimizer.name=adam""",
             ),
-            {"batch_size": 128, "size": 10, "hidden": 256, "embedding": 128}
-            | {"layers": 1, "bidirectional": False},  # an option of PointerNet
+            {"batch_size": 128, "size": 10, "hidden": 256, "embedding": 128},
         ),
         steps=15,
     ),
@@ -337,11 +335,9 @@ the true ones. This project runs `configs/pointer_tsp.py`.
 
 The decoder of Show, Attend and Tell on given maps of 14 x 14 positions: batch size 32,
 captions of 20 words, a vocabulary of 5000 words, states and attention of 512, Adam. The
-tutorial is not a package; its stand-in is `benchmarks/systems/pytorch_caption.py`. The
 tutorial's maps have 512 channels; this project's have 112, which a learned layer
 projects to 512. The tutorial's scores have a ReLU and its gate is as wide as the map;
-in the paper and here, the scores have a tanh and the gate is a scalar. This project
-runs `configs/captioning.py:frozen`.
+in the paper and here, the scores have a tanh and the gate is a scalar.
 """,
         harness.against(
             "tutorial style",
@@ -366,13 +362,11 @@ runs `configs/captioning.py:frozen`.
 
 Images of 64 pixels, batch size 16, 64 channels at the largest map, strided
 convolutions, attention without pooling over maps of 16 and 32 in the generator and of 8
-and 4 in the discriminator. The port is not a package; its stand-in is
-`benchmarks/systems/pytorch_sagan.py`. It generates images twice per step, once for each
+and 4 in the discriminator. The port generates images twice per step, once for each
 network, and backpropagates the discriminator's loss into the generator without using
 the result; this project generates them once. This project has a projection for classes
 (one class here) and spectral norms in every layer, attention included; the port has
-none in attention and in the last layer of each network. This project runs
-`configs/sagan.py:dcgan`.
+none in attention and in the last layer of each network.
 """,
         harness.against(
             "heykeetae style",
@@ -394,8 +388,7 @@ none in attention and in the last layer of each network. This project runs
 
 128 images of 28 x 28 pixels, 6 glimpses of 8 x 8 pixels at one scale; layers of 128 and
 256 in the glimpse network, states of 256, a hidden layer of 128 in the locator; Adam.
-The port is not a package; its stand-in is `benchmarks/systems/pytorch_ram.py`. It has
-one more vector of biases in the core. This project runs `configs/ram_digits.py`.
+The port has one more vector of biases in the core.
 """,
         harness.against(
             "kevinzakka style",
@@ -413,7 +406,6 @@ one more vector of biases in the core. This project runs `configs/ram_digits.py`
             | {"inner": 128, "width": 256, "hidden": 256, "std": 0.05},
         ),
         steps=15,
-        fields={"goal": 4.0},
     ),
     "environment_steps": Benchmark(
         """Steps of environments per second, against a Python loop over minigrid.
@@ -437,12 +429,9 @@ actions. All have views of 7 x 7 cells, and begin a new episode where one ends.
                 "ours",
                 "rollout",
                 _config("icm_rooms.py", f"{_ROLLOUT} data.environment={_FOUR_ROOMS}")
-                | TUNED
-                | {"key": "four_rooms"},  # part of fields of the record
+                | TUNED,
             ),
         ],
         steps=20,
-        fields={"goal": 20.0},
-        report=harness.report_rates,
     ),
 }

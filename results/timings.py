@@ -1,7 +1,8 @@
 """Tables of the benchmarks: times of this project and of other libraries."""
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from base.storage import markdown_table
 from results import markdown
@@ -78,18 +79,8 @@ sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small trans
     for name, kind in [words.split()]
 }
 
-# Compared systems of this project, without "this project, ", by the suffix of the
-# field of their ratio.
-_COMPARED = {
-    "": "",
-    "_bahdanau": "Bahdanau",
-    "_same": "Bahdanau as JoeyNMT has it",
-    "_luong": "Luong",
-    "_rows_1": "batch 1",
-    "_rows_32": "batch 32",
-    "_one_model": "one model",
-    "_four_rooms": "FourRooms",
-}
+# Ends of names: this project without its malloc settings, another library with them.
+DEFAULT_MALLOC, SAME_MALLOC = ", malloc as it is", ", same malloc"
 
 
 class Comparison(NamedTuple):
@@ -114,27 +105,48 @@ class Comparison(NamedTuple):
         """Name of the other system without the case."""
         return self.other.partition(", ")[0]
 
+    def __str__(self) -> str:
+        """Returns the comparison in words."""
+        case = f"{self.case}: " if self.case else ""
+        text = f"{case}{self.ratio:.2f} times the rate of {self.library}"
+        if self.same_malloc is None:
+            return text
+        return f"{text}, {self.same_malloc:.2f} times with the same malloc"
 
-def comparisons(record: Record) -> list[Comparison]:
-    """Returns the comparisons of a record; none if it has no other system.
+
+def comparisons(systems: Mapping[str, Mapping[str, Any]]) -> list[Comparison]:
+    """Compares each system of this project with the fastest other one.
 
     Another system whose name ends with a case, such as ", batch 1", is compared in that
     case only.
+
+    Args:
+        systems: of a record, by name.
     """
     result = []
-    for key, case in _COMPARED.items():
-        if (ratio := record.get(f"ratio{key}")) is not None:
-            rates = {
-                name: values["rate"]
-                for name, values in record["systems"].items()
-                if not name.startswith(OURS)
-                and not name.endswith(", same malloc")
-                and case.startswith(name.partition(", ")[2])
-            }
-            ours = f"{OURS}, {case}" if case else OURS
-            same_malloc = record.get(f"ratio_same_malloc{key}")
-            other = max(rates, key=lambda name: rates[name])
-            result.append(Comparison(ours, other, ratio, same_malloc))
+    for ours in systems:
+        library, _, case = ours.partition(", ")
+        if library != OURS or ours.endswith(DEFAULT_MALLOC):
+            continue
+        rates = {
+            name: values["rate"]
+            for name, values in systems.items()
+            if not name.startswith(OURS)
+            and case.startswith(name.removesuffix(SAME_MALLOC).partition(", ")[2])
+        }
+        tuned = {name for name in rates if name.endswith(SAME_MALLOC)}
+        if others := rates.keys() - tuned:
+            other = max(others, key=lambda name: rates[name])
+            rate = systems[ours]["rate"]
+            same_malloc = max((rates[name] for name in tuned), default=None)
+            result.append(
+                Comparison(
+                    ours,
+                    other,
+                    round(rate / rates[other], 2),
+                    same_malloc and round(rate / same_malloc, 2),
+                )
+            )
     return result
 
 
@@ -147,9 +159,9 @@ def summary(benchmarks: list[Record]) -> str:
     by_name = {record["name"]: record for record in benchmarks}
     lines = []
     for name, benchmark in BENCHMARKS.items():
-        if compared := comparisons(by_name.get(name, {})):
+        systems = by_name.get(name, {}).get("systems", {})
+        if compared := comparisons(systems):
             row = min(compared, key=lambda x: x.same_malloc or x.ratio)
-            systems = by_name[name]["systems"]
             lines.append(
                 [
                     ", ".join(filter(None, [_link(benchmark.heading), row.case])),
@@ -178,35 +190,32 @@ def render(benchmarks: list[Record], page: str) -> str:
     """
     by_name = {record["name"]: record for record in benchmarks}
     tables = [
-        _render(benchmark, by_name[name])
+        table(by_name[name])
         for name, benchmark in BENCHMARKS.items()
         if name in by_name and benchmark.page == page
     ]
     return "\n\n".join(tables) or markdown.EMPTY
 
 
-def _render(benchmark: Benchmark, record: Record) -> str:
+def table(record: Record) -> str:
+    """Returns the table of a benchmark as Markdown, with its heading and facts."""
+    benchmark = BENCHMARKS[record["name"]]
     fields = benchmark.columns.values()
     lines = [
         [_plain(system), *(markdown.number(values, field) for field in fields)]
         for system, values in record["systems"].items()
     ]
-    facts = []
-    for compared in comparisons(record):
-        case = f"{compared.case}: " if compared.case else ""
-        facts += [f"{case}{compared.ratio:.2f} times the rate of {compared.library}"]
-        if compared.same_malloc is not None:
-            facts[-1] += f", {compared.same_malloc:.2f} times with the same malloc"
+    facts = list(map(str, comparisons(record["systems"])))
     if (ratio := record.get("ratio_half_sum")) is not None:
         facts += [f"{ratio:.2f} times the time of perfect two-way parallelism"]
     if (rate := record.get("product_gflop_a_second")) is not None:
         facts += [f"matrix products alone: {rate:.0f} GFLOP/s"]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
-    table = markdown_table(["system", *benchmark.columns], lines)
+    text = markdown_table(["system", *benchmark.columns], lines)
     sizes = benchmark.title.removeprefix(benchmark.heading).removeprefix(", ")
     command = f"`python -m benchmarks {record['name']}`"
     note = f"{sizes[0].upper()}{sizes[1:]} ({command})" if sizes else command
-    return f"### {benchmark.heading}\n\n{note}\n\n{table}\n\n{'; '.join(facts)}."
+    return f"### {benchmark.heading}\n\n{note}\n\n{text}\n\n{'; '.join(facts)}."
 
 
 def _plain(name: str) -> str:

@@ -3,18 +3,15 @@
 The units are steps of the environment, which is reset when an episode ends.
 """
 
-import sys
 from collections.abc import Callable
 from importlib import metadata
+
+import gymnasium
+import minigrid  # noqa: F401  registers the environment
 
 
 def build(mode: str, spec: dict) -> tuple[Callable[[], float], dict]:
     """Returns `spec["count"]` steps of the environment, and the package's version."""
-    try:
-        import gymnasium
-        import minigrid  # noqa: F401  registers the environment
-    except ImportError:
-        sys.exit("error: minigrid is missing: `pip install minigrid==3.2.0`")
     environment = gymnasium.make("MiniGrid-FourRooms-v0")
     environment.action_space.seed(0)
     environment.reset(seed=0)

@@ -78,7 +78,6 @@ def build(mode: str, spec: dict) -> Served:
     shifted = F.pad(target[:, :-1], (1, 0), value=1)
 
     def loss() -> torch.Tensor:
-        adam.zero_grad()
         return F.cross_entropy(
             model(source, shifted).flatten(0, 1),
             target.flatten(),

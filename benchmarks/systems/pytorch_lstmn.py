@@ -1,10 +1,8 @@
 """An LSTMN as a plain PyTorch loop over its tape: Cheng et al. (2016), eqs. 4 to 9.
 
-The structure of straightforward code: a Python list of the states, stacked and
-projected again at each step. The first step has no tape.
-
-Mode "step" is one training step of a language model on random words: cross-entropy,
-gradients clipped at a norm of 1, Adam. The units are steps.
+Not published: the structure of straightforward code. A Python list of the states,
+stacked and projected again at each step; the first step has no tape. Cross-entropy of a
+language model, gradients clipped at a norm of 1, Adam.
 
 Axes: B sentences; T words; D hidden width.
 """
@@ -67,7 +65,6 @@ def build(mode: str, spec: dict) -> Served:
     tokens = torch.randint(4, spec["vocab_size"], shape)
 
     def loss() -> torch.Tensor:
-        adam.zero_grad()
         logits = model(tokens[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 

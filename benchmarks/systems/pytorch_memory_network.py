@@ -1,11 +1,9 @@
 """An end-to-end memory network in the style of nmhkahn/MemN2N-pytorch.
 
-A compact rewriting of the published code, with the structure that determines its speed:
-the words of all stories are embedded for the keys and again for the values of each hop,
+The words of all stories are embedded for the keys and again for the values of each hop,
 weighted by the position encoding, and summed; gradients are clipped at a norm of 40,
-noise is added to them, and SGD updates one model of a single task.
-
-Mode "step" is one training step on random words. The units are questions.
+noise is added to them, and SGD updates one model of a single task. The units are
+questions.
 
 Axes: B questions; M sentences of a story; J words of a sentence; D width.
 """
@@ -60,7 +58,6 @@ def build(mode: str, spec: dict) -> Served:
     answer = torch.randint(1, spec["vocab_size"], (rows,))
 
     def loss() -> torch.Tensor:
-        sgd.zero_grad()
         return F.cross_entropy(model(story, question), answer, reduction="sum")
 
     def clip_and_disturb() -> None:

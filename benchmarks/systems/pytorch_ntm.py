@@ -1,14 +1,11 @@
 """A Neural Turing Machine in the style of loudinthecloud/pytorch-ntm.
 
-A compact rewriting of the published code, with the structure that determines its speed:
-one call of `nn.LSTM` per step, a read head and then a write head, a circular
+One call of `nn.LSTM` per step, a read head and then a write head, a circular
 convolution that loops over the sequences of the batch, and outputs written into a
 preallocated tensor; binary cross-entropy of probabilities, gradients clipped by value
 at 10, RMSprop (1e-4, alpha 0.95, momentum 0.9). Its count of wrong bits, one Python
-call per bit, is left out.
-
-Mode "step" is one training step of the copy task: `length` random vectors, the
-delimiter, and as many steps without input. The units are sequences.
+call per bit, is left out. The copy task has `length` random vectors, the delimiter, and
+as many steps without input; the units are sequences.
 
 Axes: B sequences; N memory slots; M memory width.
 """
@@ -113,7 +110,6 @@ def build(mode: str, spec: dict) -> Served:
     blank = torch.zeros(inputs.shape[1:])
 
     def loss() -> torch.Tensor:
-        rmsprop.zero_grad()
         state = machine.start(batch_size)
         for x in inputs:
             _, state = machine(x, state)

@@ -1,13 +1,10 @@
 """A pointer network in the style of shirgur/PointerNet.
 
-A compact rewriting of the published code, with the structure that determines its speed:
-a linear embedding, `nn.LSTM` as encoder, and a decoder that is a Python loop over a
+A linear embedding, `nn.LSTM` as encoder, and a decoder that is a Python loop over a
 cell of two linear layers, feeds back the input it points at (there is no teacher
 forcing), projects all inputs again at every step, masks the inputs already selected by
 boolean indexing, and mixes the context into its next state; `CrossEntropyLoss` of the
-softmax's probabilities, Adam at 1e-4.
-
-Mode "step" is one training step. It points once per input and has no end token.
+softmax's probabilities, Adam at 1e-4. It points once per input and has no end token.
 
 Axes: B instances; S inputs; D state width.
 """
@@ -47,15 +44,8 @@ class PointerNetwork(nn.Module):
     def __init__(self, spec: dict):
         super().__init__()
         width, hidden = spec["embedding"], spec["hidden"]
-        bidirectional = spec["bidirectional"]
         self.embedding = nn.Linear(2, width)
-        self.encoder = nn.LSTM(
-            width,
-            hidden // 2 if bidirectional else hidden,
-            spec["layers"],
-            batch_first=True,
-            bidirectional=bidirectional,
-        )
+        self.encoder = nn.LSTM(width, hidden, batch_first=True)
         self.start = nn.Parameter(torch.empty(width).uniform_(-1, 1), False)
         self.input_gates = nn.Linear(width, 4 * hidden)
         self.state_gates = nn.Linear(hidden, 4 * hidden)
@@ -66,9 +56,7 @@ class PointerNetwork(nn.Module):
         """Returns weights [B, S, S] and pointers [B, S] for points [B, S, 2]."""
         embedded = self.embedding(points)
         encoded, last = self.encoder(embedded)
-        # The states of the last layer, of both directions if bidirectional.
-        directions = 2 if self.encoder.bidirectional else 1
-        h, c = (torch.cat(tuple(x[-directions:]), dim=-1) for x in last)
+        h, c = (x[0] for x in last)
         x = self.start.expand(len(points), -1)
         positions = torch.arange(points.shape[1])
         selected = torch.zeros(points.shape[:2], dtype=torch.bool)
@@ -101,8 +89,6 @@ def build(mode: str, spec: dict) -> Served:
 
     def loss() -> torch.Tensor:
         weights, _ = model(points)
-        total = criterion(weights.flatten(0, 1), target.flatten())
-        adam.zero_grad()
-        return total
+        return criterion(weights.flatten(0, 1), target.flatten())
 
     return trained(model, adam, loss, 1)

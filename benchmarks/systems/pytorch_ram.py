@@ -1,13 +1,10 @@
 """RAM in the style of kevinzakka/recurrent-visual-attention.
 
-A compact rewriting of the published code, with the structure that determines its speed:
-a Python loop over the glimpses, in each of which every image is padded and the patches
+A Python loop over the glimpses, in each of which every image is padded and the patches
 are cut out in a loop over the images, at indices that are tensors; a locator with a
 hidden layer, which draws a location and computes its log-probability after the last
 glimpse, too; cross-entropy, mean squared error of the baselines, and 0.01 times
 REINFORCE; Adam at 3e-4.
-
-Mode "step" is one training step on random images. The units are steps.
 
 Axes: B images; I rows and columns of an image; P of a patch; T glimpses.
 """
@@ -76,7 +73,6 @@ def build(mode: str, spec: dict) -> Served:
     label = torch.randint(0, spec["classes"], (batch_size,))
 
     def loss() -> torch.Tensor:
-        adam.zero_grad()
         log_probabilities, draws, baselines = model(image)
         correct = (log_probabilities.argmax(1) == label).float()
         reward = correct[:, None].expand_as(baselines)

@@ -1,14 +1,11 @@
 """SAGAN in the style of heykeetae/Self-Attention-GAN.
 
-A compact rewriting of the published code, with the structure that determines its speed:
-transposed and strided 4 x 4 convolutions, each in a module that runs one step of power
+Transposed and strided 4 x 4 convolutions, each in a module that runs one step of power
 iteration and divides the kernel; batch norm in the generator; attention without pooling
 over maps of 16 and 32 in the generator, of 8 and 4 in the discriminator; no classes;
 hinge losses, a step of the discriminator (whose loss is also backpropagated into the
 generator, unused) and one of the generator on new noise; Adam without momentum at 4e-4
-and 1e-4.
-
-Mode "step" is one step of each network.
+and 1e-4. A step has one of each network.
 
 Axes: B images; Z noise; C channels; I, J rows and columns.
 """

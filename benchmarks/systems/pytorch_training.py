@@ -20,12 +20,13 @@ def trained(
     Args:
         model: the model.
         optimizer: of the model's parameters.
-        loss: clears the gradients, where the published code does, and returns the loss.
+        loss: returns the loss.
         units: number of units of a step.
         change: clips the gradients, or changes them otherwise.
     """
 
     def step() -> float:
+        optimizer.zero_grad()
         value = loss()
         value.backward()
         change()

@@ -108,16 +108,16 @@ TINY = {
     "pointer_hull": floors.pointers,
     "pointer_tsp": floors.pointers,
     "pointer_delaunay": floors.pointers,
-    "memory_network_qa": lambda flag: floors.questions(),
-    "ff_attention": lambda flag: floors.estimates(),
-    "kernel_regression": lambda flag: floors.curves(),
+    "memory_network_qa": floors.questions,
+    "ff_attention": floors.estimates,
+    "kernel_regression": floors.curves,
     "lstmn_language": floors.agreements,
     "lstmn_sentences": floors.labels,
     "lstmn_text": floors.frequencies,
-    "snail_bandits": lambda flag: floors.uniform_actions(flag, "reward"),
-    "snail_fewshot": lambda flag: {"nearest neighbour": {"accuracy": 50.8}},
-    "icm_rooms": lambda flag: floors.uniform_actions(flag, "coverage"),
-    "ram_digits": lambda flag: {"one of ten classes": {"error": 90.0}},
+    "snail_bandits": floors.FLOORS["bandits"],
+    "snail_fewshot": lambda config: {"nearest neighbour": {"accuracy": 50.8}},
+    "icm_rooms": floors.FLOORS["curiosity"],
+    "ram_digits": lambda config: {"one of ten classes": {"error": 90.0}},
 }
 
 
@@ -135,10 +135,11 @@ def test_the_tiny_variant_beats_its_floor(name, tmp_path):
         )
         assert process.returncode == 0, process.stderr
     report = json.loads(process.stdout)
-    metric, direction = module(name).get_config("tiny").task.metric
+    tiny = module(name).get_config("tiny")
+    metric, direction = tiny.task.metric
     metric = {"memory_network_qa": "error_1"}.get(name, metric)  # the task it learns
     sign = 1 if direction == "max" else -1
-    for floor in TINY[name](f"{name}:tiny").values():
+    for floor in TINY[name](tiny).values():
         assert sign * report[metric] > sign * floor[metric]
 
 

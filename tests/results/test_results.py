@@ -17,9 +17,10 @@ from scipy import stats
 
 from base import storage
 from base.errors import UserError
-from benchmarks import floors, harness
+from benchmarks import floors
 from benchmarks.__main__ import NAMES
 from benchmarks.table import BENCHMARKS
+from configs import lstmn_language
 from figures import canvas, charts
 from results import (
     claims,
@@ -702,7 +703,7 @@ def test_floors_have_tables_and_their_first_metrics():
     ],
 )
 def test_recorded_floors_are_those_that_the_code_computes(name):
-    computed = floors.FLOORS[name]()
+    computed = floors.FLOORS[name](floors.config(name))
     for title, scores in records.read_json(records.FLOORS)[name].items():
         assert computed[title] == pytest.approx(scores, abs=1e-3)
 
@@ -723,15 +724,16 @@ def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
 
 
 def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
-    config = floors._config("lstmn_language:smoke")
-    share = floors.seen_in_training("agreement", 1, 103, config)
+    config = lstmn_language.get_config("smoke")
+    config.evaluation.sentences = 103
+    share = floors.seen_in_training(config)
     train = agreement.batches("agreement", 1, batch_size=config.data.batch_size, seed=0)
     rows = [tuple(x) for i in range(config.train_steps) for x in train[i]["tokens"]]
     test, _ = agreement.held_out("agreement", "test", 1, 103)
     count = sum(tuple(x) in rows for x in test["tokens"])
     assert share == pytest.approx(100 * count / 103)
     config.train_steps = 300
-    assert floors.seen_in_training("agreement", 1, 103, config) > share
+    assert floors.seen_in_training(config) > share
 
 
 def test_the_nearest_training_pair_shares_the_most_trigrams():
@@ -779,7 +781,7 @@ def measured(name, rates, **fields):
 
 def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     rates = {records.OURS: 13151.0, "Other": 6398.0, "Slow": 5.0}
-    step = measured("transformer_step", rates, ratio=2.056, ratio_same_malloc=None)
+    step = measured("transformer_step", rates)
     step["systems"][records.OURS] |= {"median_ms": 311.5, "peak_mb": 1900}
     step["systems"]["Other"] |= {"median_ms": 640.25, "share": 0.336}
     put(tmp_path, step, file=records.BENCHMARKS)
@@ -798,18 +800,17 @@ def test_the_summary_has_the_lowest_ratio_of_each_benchmark(tmp_path):
         "JoeyNMT, Luong": 15.0,
         "JoeyNMT, Luong, same malloc": 40.0,
     }
-    ratios = {"ratio_bahdanau": 1.5, "ratio_same": 1.4, "ratio_luong": 1.6}
-    same = {"ratio_same_malloc_bahdanau": 1.3, "ratio_same_malloc_luong": 0.6}
+    decoding = {name: rate for name, rate in step.items() if "malloc" not in name}
     put(
         tmp_path,
-        measured("recurrent_step", step, **ratios, **same),
-        measured("recurrent_decoding", step, **ratios, ratio_same_malloc_luong=None),
-        measured("ram_step", {"this project": 9.0, "A": 2.0, "B": 3.0}, ratio=3.0),
+        measured("recurrent_step", step),
+        measured("recurrent_decoding", decoding),
+        measured("ram_step", {"this project": 9.0, "A": 2.0, "B": 3.0}),
         # Without another system.
         measured("fast_forms", {"this project": 9.0}),
         measured("sweep_trials", {"this project": 9.0}, ratio_half_sum=1.1),
         # Without a measurement of the other system.
-        measured("sagan_step", {"this project": 9.0}, ratio=None),
+        measured("sagan_step", {"this project": 9.0}),
         file=records.BENCHMARKS,
     )
     text = show(tmp_path, "benchmark_summary")
@@ -835,12 +836,12 @@ def test_every_benchmark_has_a_table_with_its_ratios(name):
     # Powers of two: a ratio tells which systems it compares.
     rates = {system.name: {"rate": 2.0**-i} for i, system in enumerate(systems)}
     assert len(rates) == len(systems)
-    ratios = harness.ratios(rates, systems) if systems else {}
-    compared = timings.comparisons({"systems": rates} | ratios)
+    compared = timings.comparisons(rates)
     for each in compared:
         ratio = rates[each.system]["rate"] / rates[each.other]["rate"]
         assert each.ratio == round(ratio, 2)
-    assert len(compared) == sum("same_malloc" not in field for field in ratios)
+    ours = [x.name for x in systems if x.module == "ours" and "malloc" not in x.name]
+    assert [each.system for each in compared] == ours
 
 
 TEXT = """a
