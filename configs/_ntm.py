@@ -1,16 +1,20 @@
 """Fields shared by the configs of the Neural Turing Machine."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE, apply, steps, update
-from models.ntm import LSTM, NeuralTuringMachine
-from tasks.algorithmic.task import Algorithmic
-from training.configuration import defaults
+from configs._variants import SMOKE, steps
+from models.ntm import LSTM
 from training.optimizers import adam, rmsprop
 
+# Fields of every task. The paper's RMSProp is in the variant `paper`. A cosine schedule
+# decays before the machine has converged. Gradient norms are mostly below 0.2; a few
+# larger ones undo what was learned.
+FIELDS = steps(5000) | {
+    "optimizer": adam(1e-3, decay_steps=5000, clip=0.5),
+    "parallel": "cores",  # for small steps; or "jit", "pmap"
+}
 FEEDFORWARD = {"model.controller": "feedforward"}
 # The paper's baseline (table 3) has three layers, of width 128 in two tasks and 256 or
 # 512 in the others, which would take hours on a CPU.
@@ -55,25 +59,3 @@ SMALL = SMOKE | {
     "data.buckets": 1,
     "evaluation.sequences": 8,
 }
-
-
-def ntm_config(
-    fields: Mapping[str, Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    variant: str = "",
-) -> ConfigDict:
-    """Returns the config of a variant.
-
-    Args:
-        fields: changed fields of the task.
-        variants: changed fields by variant.
-        variant: a key of `variants`; "" is the default.
-    """
-    config = defaults(Algorithmic, NeuralTuringMachine)
-    # The paper's RMSProp is in the variant `paper`. A cosine schedule decays before the
-    # machine has converged. Gradient norms are mostly below 0.2; a few larger ones undo
-    # what was learned.
-    config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
-    config.update(steps(5000))
-    config.parallel = "cores"  # for small steps; or "jit", "pmap"
-    return apply(update(config, fields), variants, variant)

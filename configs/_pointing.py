@@ -1,16 +1,18 @@
 """Fields shared by the configs of pointer networks."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE_COSINE, apply, cosine, steps, update
-from models.pointer import PointerNetwork
-from tasks.pointing.task import Pointing
-from training.configuration import defaults
+from configs._variants import SMOKE_COSINE, cosine, steps
 from training.optimizers import sgd
 
+# Fields of every task. The clipping is the paper's; its SGD is in the variant `paper`.
+FIELDS = cosine(3e-3, 3000, warmup=100, clip=2.0) | {
+    "model.embedding": 128,
+    "model.hidden": 128,  # 256 or 512 in the paper
+    "model.score_hidden": 128,
+    "model.init_scheme": "standard",  # or "paper", U(-0.08, 0.08)
+    "parallel": "cores",  # for small steps; or "jit", "pmap"
+}
 # A few steps of a small model.
 SMALL = SMOKE_COSINE | {
     "model.embedding": 7,
@@ -68,29 +70,3 @@ def size_range(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
         "data.max_size": max_size,
         "evaluation.sizes": tuple(sorted({min_size, max_size, *sizes})),
     }
-
-
-def pointing_config(
-    kind: str,
-    fields: Mapping[str, Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    variant: str = "",
-) -> ConfigDict:
-    """Returns the config of a variant.
-
-    Args:
-        kind: a key of `tasks.pointing.data.KINDS`.
-        fields: changed fields of the task.
-        variants: changed fields by variant.
-        variant: a key of `variants`; "" is the default.
-    """
-    config = defaults(Pointing, PointerNetwork)
-    config.model.embedding = 128
-    config.model.hidden = 128  # 256 or 512 in the paper
-    config.model.score_hidden = 128
-    config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
-    # The clipping is the paper's; its SGD is in the variant `paper`.
-    config.update(cosine(3e-3, 3000, warmup=100, clip=2.0))
-    config.data.kind = kind
-    config.parallel = "cores"  # for small steps; or "jit", "pmap"
-    return apply(update(config, fields), variants, variant)

@@ -1,11 +1,26 @@
 """Fields shared by the translation configs."""
 
-from ml_collections import ConfigDict
-
-from tasks.translation.task import Translation
-from training.configuration import defaults
 from training.optimizers import adam
 
+# Fields of every translator.
+FIELDS = {
+    "optimizer": adam(
+        0.003,  # peak; a factor of eq. 3 for "noam"
+        b2=0.98,  # Vaswani et al., section 5.3, like `eps`
+        eps=1e-9,
+        schedule="warmup_cosine",  # or "noam", Vaswani et al., eq. 3
+        warmup=300,
+        decay_steps=3500,  # where "warmup_cosine" reaches 0
+    ),
+    "optimizer.accumulate": 1,  # micro-batches per step
+    "evaluation.checkpoint": "average",  # or "best", "last"
+    "evaluation.average": 5,
+    "checkpoints.keep": 5,
+    "train_steps": 3500,  # at most optimizer.decay_steps
+    "eval_every": 700,
+    "save_every": 100,  # the last five are averaged
+    "log_every": 50,
+}
 # Seconds of training on generated number words, for any model.
 SMOKE = {
     "data.corpus": "numbers",
@@ -23,8 +38,8 @@ SMOKE = {
     "save_every": 10,
     "log_every": 10,
 }
-# Changed fields of recurrent models.
-RECURRENT = {
+# Fields of every recurrent translator.
+RECURRENT = FIELDS | {
     "data.pack": False,  # recurrent models take one sentence per row
     "data.max_length": 128,
     "data.max_shapes": 6,
@@ -102,25 +117,3 @@ MINUTE = {
     "eval_every": 200,
 }
 TINY = REVERSAL | MINUTE
-
-
-def translation_config(architecture: type) -> ConfigDict:
-    """Returns the config of a translator, with the model's own defaults."""
-    config = defaults(Translation, architecture)
-    config.optimizer = adam(
-        0.003,  # peak; a factor of eq. 3 for "noam"
-        b2=0.98,  # Vaswani et al., section 5.3, like `eps`
-        eps=1e-9,
-        schedule="warmup_cosine",  # or "noam", Vaswani et al., eq. 3
-        warmup=300,
-        decay_steps=3500,  # where "warmup_cosine" reaches 0
-    )
-    config.optimizer.accumulate = 1  # micro-batches per step
-    config.evaluation.checkpoint = "average"  # or "best", "last"
-    config.evaluation.average = 5
-    config.checkpoints.keep = 5
-    config.train_steps = 3500  # at most optimizer.decay_steps
-    config.eval_every = 700
-    config.save_every = 100  # the last five are averaged
-    config.log_every = 50
-    return config

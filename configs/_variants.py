@@ -1,11 +1,12 @@
 """Variants: named updates of a config."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from training.configuration import defaults
 from training.optimizers import adam
 
 # Training of the variants `smoke`, of a model with a constant rate or a cosine.
@@ -13,26 +14,30 @@ SMOKE = {"train_steps": 6, "eval_every": 3, "save_every": 2, "log_every": 2}
 SMOKE_COSINE = SMOKE | {"optimizer.warmup": 2, "optimizer.decay_steps": 6}
 
 
-def apply(
-    config: ConfigDict, variants: Mapping[str, Mapping[str, Any]], variant: str
-) -> ConfigDict:
-    """Returns `config` with the changed fields of a variant.
+def config_maker(
+    task: type, architecture: type, variants: Mapping[str, Mapping[str, Any]]
+) -> Callable[..., ConfigDict]:
+    """Returns the function `get_config` of a config file.
 
-    Raises:
-        ValueError: for an unknown variant.
+    Args:
+        task: a subclass of `training.task.Task`.
+        architecture: a Flax module.
+        variants: fields by variant, such as {"model.hidden": 128}; those of "", the
+            default, are also those of every other variant, unless it changes them.
     """
-    if variant not in variants:
-        names = ", ".join(filter(None, variants))
-        raise ValueError(f"{variant} is unknown: the variants are {names}")
-    return update(config, variants[variant])
 
+    def get_config(variant: str = "") -> ConfigDict:
+        """Returns the config of a variant; "" is the default."""
+        if variant not in variants:
+            names = ", ".join(filter(None, variants))
+            raise ValueError(f"{variant} is unknown: the variants are {names}")
+        config = defaults(task, architecture)
+        for name, value in (*variants[""].items(), *variants[variant].items()):
+            group, _, field = name.rpartition(".")
+            (config[group] if group else config)[field] = copy.deepcopy(value)
+        return config
 
-def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
-    """Sets fields, such as {"model.hidden": 128}; returns `config`."""
-    for name, value in fields.items():
-        group, _, field = name.rpartition(".")
-        (config[group] if group else config)[field] = copy.deepcopy(value)
-    return config
+    return get_config
 
 
 def steps(count: int) -> dict[str, int]:

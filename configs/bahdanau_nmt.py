@@ -22,16 +22,24 @@ Variants:
 *   The last checkpoints are averaged.
 """
 
-from ml_collections import ConfigDict
-
 from configs import _translation as nmt
-from configs._variants import apply, update
+from configs._variants import config_maker
 from models.bahdanau import Bahdanau
+from tasks.translation.task import Translation
 from training.optimizers import adadelta
 
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": nmt.RECURRENT
+    | {
+        "model.embedding": 192,
+        "model.hidden": 256,
+        "model.maxout": 256,  # l
+        "model.score_hidden": 256,  # n'
+        "model.dropout": 0.2,
+        "model.init_scheme": "standard",  # "paper" is appendix B.1, slow with Adam
+        "model.share_embeddings": True,
+    },
     "paper": {  # appendices A and B
         "model.embedding": 620,
         "model.hidden": 1000,
@@ -54,16 +62,4 @@ VARIANTS = {
     "tiny": nmt.TINY,
     "smoke": nmt.SMOKE | nmt.SMALL | {"model.maxout": 16, "model.score_hidden": 16},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = update(nmt.translation_config(Bahdanau), nmt.RECURRENT)
-    config.model.embedding = 192
-    config.model.hidden = 256
-    config.model.maxout = 256  # l
-    config.model.score_hidden = 256  # n'
-    config.model.dropout = 0.2
-    config.model.init_scheme = "standard"  # "paper" is appendix B.1, slow with Adam
-    config.model.share_embeddings = True
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Translation, Bahdanau, VARIANTS)

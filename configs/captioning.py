@@ -25,10 +25,9 @@ split (mean of five seeds; floor, random names at random positions: 22.5).
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE_COSINE, apply, cosine, steps
+from configs._variants import SMOKE_COSINE, config_maker, cosine, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
-from training.configuration import defaults
 from training.optimizers import adam
 
 # Fields of both captioners.
@@ -43,7 +42,9 @@ _FIELDS = {
 }
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": cosine(1e-3, 6000, warmup=200, clip=5.0)
+    | {f"model.{name}": value for name, value in _FIELDS.items()}
+    | {"model.score_hidden": 128},
     "soft": {},
     "hard": {"model.alignment": "hard", "loss.soft_steps": 3000},
     "none": {"architecture": ShowAndTell, "model": ConfigDict(_FIELDS)},
@@ -82,12 +83,4 @@ VARIANTS = {
         "evaluation.batch_size": 8,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Captioning, ShowAttendTell)
-    config.model.update(_FIELDS)
-    config.model.score_hidden = 128
-    config.update(cosine(1e-3, 6000, warmup=200, clip=5.0))
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Captioning, ShowAttendTell, VARIANTS)

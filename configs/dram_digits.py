@@ -22,18 +22,26 @@ better has been measured yet.
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE_COSINE, apply, cosine, cosine_steps
+from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.recurrent_visual import (
     DeepRecurrentAttention,
     ImageClassifier,
     RecurrentVisualAttention,
 )
 from tasks.recognition.task import Recognition
-from training.configuration import defaults
 
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": cosine(1e-3, 10_000, warmup=100, clip=5.0)
+    | {
+        "model.channels": (16, 16, 32),  # the paper: 64, 64, 128
+        "model.width": 128,
+        "model.hidden": 256,  # 512
+        "data.side": 100,
+        "data.min_objects": 2,
+        "data.objects": 2,
+        "data.batch_size": 64,
+    },
     "no_context": {"model.context": 0},
     "sum": {"data.answer": "sum", "model.glimpses": 6},
     "one_to_three": {"data.min_objects": 1, "data.objects": 3},
@@ -62,17 +70,4 @@ VARIANTS = {
         "evaluation.images": 20,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Recognition, DeepRecurrentAttention)
-    config.model.channels = (16, 16, 32)  # the paper: 64, 64, 128
-    config.model.width = 128
-    config.model.hidden = 256  # 512
-    config.data.side = 100
-    config.data.min_objects = 2
-    config.data.objects = 2
-    config.data.batch_size = 64
-    config.update(cosine(1e-3, 10_000, warmup=100, clip=5.0))
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Recognition, DeepRecurrentAttention, VARIANTS)

@@ -19,12 +19,9 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE, apply
+from configs._variants import SMOKE, config_maker
 from models.feedforward import FeedForwardAttention
 from tasks.adding.task import Adding
-from training.configuration import defaults
 from training.optimizers import adam
 
 _MULTIPLY = {"data.operation": "multiply"}
@@ -39,7 +36,13 @@ _VARIABLE = {
 }
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": {
+        # One of the paper's rates: 0.01, 0.003, 0.001 and 0.0003.
+        "optimizer": adam(0.003, decay_steps=3000),
+        "train_steps": 3000,
+        "eval_every": 1000,  # the paper's epoch: 100,000 sequences
+        "save_every": 1000,
+    },
     "mean": _MEAN,
     "multiply": _MULTIPLY,
     "multiply_mean": _MULTIPLY | _MEAN,
@@ -62,14 +65,4 @@ VARIANTS = {
         "evaluation.lengths": (29,),
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Adding, FeedForwardAttention)
-    # One of the paper's rates: 0.01, 0.003, 0.001 and 0.0003.
-    config.optimizer = adam(0.003, decay_steps=3000)
-    config.train_steps = 3000
-    config.eval_every = 1000  # the paper's epoch: 100,000 sequences
-    config.save_every = 1000
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Adding, FeedForwardAttention, VARIANTS)

@@ -21,18 +21,27 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE, apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models.curiosity import CuriousAgent
 from tasks.exploration.task import Exploration
-from training.configuration import defaults
 from training.optimizers import adam
 
 _TELEVISION = {"data.television": "noise"}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(1000)
+    | {
+        "data.rooms": 2,  # per side
+        "data.horizon": 100,  # steps of an episode
+        "data.batch_size": 32,  # the authors' code: 20
+        "loss.policy": 0.3,  # the paper: 0.1
+        "model.layers": 2,  # the paper: 4, on images of 42 x 42 pixels
+        "model.filters": 16,  # the paper: 32
+        "model.hidden": 128,  # the paper: 256
+        "model.memory": "none",  # the paper: lstm
+        "optimizer": adam(1e-3, clip=40.0),
+        "log_every": 25,
+    },
     "television": _TELEVISION,
     "television_room": {"data.television": "room"},
     "pixels": {"model.features": "pixels"},
@@ -67,20 +76,4 @@ VARIANTS = {
         "evaluation.episodes": 5,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Exploration, CuriousAgent)
-    config.data.rooms = 2  # per side
-    config.data.horizon = 100  # steps of an episode
-    config.data.batch_size = 32  # the authors' code: 20
-    config.loss.policy = 0.3  # the paper: 0.1
-    config.model.layers = 2  # the paper: 4, on images of 42 x 42 pixels
-    config.model.filters = 16  # the paper: 32
-    config.model.hidden = 128  # the paper: 256
-    config.model.memory = "none"  # the paper: lstm
-    config.optimizer = adam(1e-3, clip=40.0)
-    config.update(steps(1000))
-    config.log_every = 25
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Exploration, CuriousAgent, VARIANTS)

@@ -20,18 +20,22 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE, apply
+from configs._variants import SMOKE, config_maker
 from models.kernel_regression import KernelRegression
 from tasks.regression.task import Regression
-from training.configuration import defaults
 from training.optimizers import adam
 
 _FIXED = {"model.learned": False, "train_steps": 1, "eval_every": 1}  # nothing to learn
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": {
+        # The parameter is the log width: a step changes the width by 3 %.
+        "optimizer": adam(0.03, decay_steps=300),
+        "train_steps": 300,
+        "eval_every": 100,
+        "save_every": 100,
+        "log_every": 50,
+    },
     "average": _FIXED | {"model.kernel": "constant"},
     "gaussian": _FIXED | {"model.width": 0.5},
     "boxcar": _FIXED | {"model.kernel": "boxcar"},
@@ -53,15 +57,4 @@ VARIANTS = {
         "data.queries": 10,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Regression, KernelRegression)
-    # The parameter is the log width: a step changes the width by 3 %.
-    config.optimizer = adam(0.03, decay_steps=300)
-    config.train_steps = 300
-    config.eval_every = 100
-    config.save_every = 100
-    config.log_every = 50
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Regression, KernelRegression, VARIANTS)

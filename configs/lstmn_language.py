@@ -20,13 +20,10 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
 from configs._language import lstm, transformer
-from configs._variants import apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.agreement import Agreement
-from training.configuration import defaults
 from training.optimizers import adam
 
 # As many parameters as the LSTMN, 50,000.
@@ -35,7 +32,15 @@ _TRANSFORMER = transformer(d_model=40, d_ff=130, memory=64, dropout=0.0)
 _BRACKETS = {"data.language": "brackets", "data.size": 20, "evaluation.sizes": (40,)}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(3000)
+    | {
+        "model.embedding": 32,
+        "model.hidden": 80,
+        "model.memory": 64,  # longer than a training sentence
+        "model.score_hidden": 40,
+        "optimizer": adam(3e-3, clip=1.0),
+        "log_every": 50,
+    },
     "lstm": _LSTM,
     "transformer": _TRANSFORMER,
     "deep": {"model.layers": 3, "model.hidden": 33, "model.score_hidden": 33},
@@ -43,7 +48,8 @@ VARIANTS = {
     "brackets_lstm": _LSTM | _BRACKETS,
     "brackets_transformer": _TRANSFORMER | _BRACKETS,
     "tiny": steps(600),
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "model.embedding": 5,
         "model.hidden": 7,
         "model.score_hidden": 3,
@@ -53,22 +59,6 @@ VARIANTS = {
         "data.batch_size": 4,
         "evaluation.sizes": (2,),
         "evaluation.sentences": 6,
-        "train_steps": 4,
-        "eval_every": 2,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Agreement, LSTMNLanguageModel)
-    config.model.embedding = 32
-    config.model.hidden = 80
-    config.model.memory = 64  # longer than a training sentence
-    config.model.score_hidden = 40
-    config.optimizer = adam(3e-3, clip=1.0)
-    config.update(steps(3000))
-    config.log_every = 50
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Agreement, LSTMNLanguageModel, VARIANTS)

@@ -25,12 +25,9 @@ Variants:
 *   `smoke`: a few steps of `entailment`.
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models.sentences import SentenceClassifier
 from tasks.sentences.task import SentenceClassification
-from training.configuration import defaults
 from training.optimizers import adam
 
 _LSTM = {"model.encoder": "lstm"}
@@ -49,7 +46,16 @@ _ENTAILMENT = steps(6000) | {
 _NO_FUSION = _ENTAILMENT | {"model.fusion": "none"}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(1500)  # 6 epochs
+    | {
+        "model.embedding": 64,  # 300 in the paper
+        "model.hidden": 64,  # 300 in the paper
+        "model.score_hidden": 64,
+        "model.classifier": 64,
+        # The paper's learning rates: 1e-3 for SNLI, 2e-3 for sentiment.
+        "optimizer": adam(1e-3, clip=5.0),
+        "log_every": 50,
+    },
     "lstm": _LSTM,
     "mean": _MEAN,
     "entailment": _ENTAILMENT,
@@ -59,6 +65,7 @@ VARIANTS = {
     "entailment_mean": _NO_FUSION | _MEAN,
     "tiny": _ENTAILMENT | steps(1500),
     "smoke": _ENTAILMENT
+    | SMOKE
     | {
         "model.embedding": 5,
         "model.hidden": 7,
@@ -66,23 +73,6 @@ VARIANTS = {
         "model.classifier": 5,
         "data.examples": 30,
         "data.batch_size": 4,
-        "train_steps": 4,
-        "eval_every": 2,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(SentenceClassification, SentenceClassifier)
-    config.model.embedding = 64  # 300 in the paper
-    config.model.hidden = 64  # 300 in the paper
-    config.model.score_hidden = 64
-    config.model.classifier = 64
-    # The paper's learning rates: 1e-3 for SNLI, 2e-3 for sentiment.
-    config.optimizer = adam(1e-3, clip=5.0)
-    config.update(steps(1500))  # 6 epochs
-    config.log_every = 50
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(SentenceClassification, SentenceClassifier, VARIANTS)

@@ -23,13 +23,10 @@ Variants:
 *   `smoke`, `smoke_memory_network`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
 from configs._language import lstm, memory_network, transformer
-from configs._variants import apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.text_modeling import TextModeling
-from training.configuration import defaults
 from training.optimizers import adam
 
 _LOWER_RATE = {"optimizer.learning_rate": 2e-3}  # not searched
@@ -38,19 +35,25 @@ _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1) | _LOWE
 # The hops and the memory are those of Sukhbaatar et al. (2015), section 5.
 _MEMORY_NETWORK = memory_network(width=70, hops=6, memory=100, dropout=0.2)
 _PIECES = {"data.pieces": "unigram", "data.vocab_size": 2000} | _LOWER_RATE
-_SMOKE = {
+_SMOKE = SMOKE | {
     "data.source": "generated",
     "data.vocab_size": 100,
     "data.tokens": 5,
     "data.batch_size": 4,
-    "train_steps": 4,
-    "eval_every": 2,
-    "save_every": 2,
-    "log_every": 2,
 }
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(2000)
+    | {
+        "model.embedding": 64,  # 150 in the paper
+        "model.hidden": 128,  # 300 in the paper
+        "model.memory": 32,  # words; the paper's tape holds all of them
+        "model.score_hidden": 64,
+        "model.dropout": 0.2,
+        # The better of 2e-3 and 5e-3 on validation; the paper: SGD, 0.65 with decay.
+        "optimizer": adam(5e-3, clip=5.0),
+        "log_every": 50,
+    },
     "lstm": _LSTM,
     "transformer": _TRANSFORMER,
     "memory_network": _MEMORY_NETWORK,
@@ -90,18 +93,4 @@ VARIANTS = {
         **_SMOKE,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(TextModeling, LSTMNLanguageModel)
-    config.model.embedding = 64  # 150 in the paper
-    config.model.hidden = 128  # 300 in the paper
-    config.model.memory = 32  # words; the paper's tape holds all of them
-    config.model.score_hidden = 64
-    config.model.dropout = 0.2
-    # The better of 2e-3 and 5e-3 on validation; the paper: SGD, 0.65 with decay.
-    config.optimizer = adam(5e-3, clip=5.0)
-    config.update(steps(2000))
-    config.log_every = 50
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(TextModeling, LSTMNLanguageModel, VARIANTS)

@@ -33,17 +33,27 @@ Variants:
 *   An epoch is a fixed number of steps, computed for WMT14.
 """
 
-from ml_collections import ConfigDict
-
 from configs import _translation as nmt
-from configs._variants import apply, update
+from configs._variants import config_maker
 from models.luong import Luong
+from tasks.translation.task import Translation
 from training.optimizers import sgd
 
 _EPOCH = 35_000  # steps: 4.5M pairs, batch size 128
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": nmt.RECURRENT
+    | {
+        "model.embedding": 192,
+        "model.hidden": 256,
+        "model.layers": 2,  # 4 in the paper
+        "model.reverse_source": False,  # True in the paper
+        # For additive and multiplicative scores and the predicted position of local-p.
+        "model.score_hidden": 256,
+        "model.init_scheme": "standard",  # "paper" is U(-0.1, 0.1)
+        "model.share_embeddings": True,
+        "optimizer.learning_rate": 0.006,  # the best on validation of 0.003 to 0.01
+    },
     "paper": {  # section 4
         "model.embedding": 1000,
         "model.hidden": 1000,
@@ -84,18 +94,4 @@ VARIANTS = {
     "tiny": nmt.TINY | {"model.layers": 1},
     "smoke": nmt.SMOKE | nmt.SMALL | {"model.score_hidden": 16},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = update(nmt.translation_config(Luong), nmt.RECURRENT)
-    config.model.embedding = 192
-    config.model.hidden = 256
-    config.model.layers = 2  # 4 in the paper
-    config.model.reverse_source = False  # True in the paper
-    # For additive and multiplicative scores and the predicted position of local-p.
-    config.model.score_hidden = 256
-    config.model.init_scheme = "standard"  # "paper" is U(-0.1, 0.1)
-    config.model.share_embeddings = True
-    config.optimizer.learning_rate = 0.006  # the best on validation of 0.003 to 0.01
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Translation, Luong, VARIANTS)

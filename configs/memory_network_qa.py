@@ -27,12 +27,9 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import apply
+from configs._variants import SMOKE, config_maker
 from models.memory_network import MemoryNetwork
 from tasks.questions.task import QuestionAnswering
-from training.configuration import defaults
 from training.optimizers import sgd
 
 _EPOCH = 28  # batches of 32 in 900 questions
@@ -67,7 +64,23 @@ _LARGE = {
 }
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": {
+        "loss.linear_steps": 20 * _EPOCH,  # at most; exactly, in the authors' code
+        "optimizer": sgd(
+            0.005,  # the paper's with a linear start, in both phases
+            schedule="step_decay",
+            decay_begin=25 * _EPOCH,  # the paper's, from the end of the linear start
+            decay_every=25 * _EPOCH,
+            decay_factor=0.5,
+            scale=32.0,  # the batch size: the paper's gradient is a sum
+            clip=40.0,  # the paper's, on that sum
+            clip_by="matrix",
+        ),
+        "train_steps": 120 * _EPOCH,  # 100 epochs after the linear start
+        "eval_every": 4 * _EPOCH,
+        "save_every": 20 * _EPOCH,
+        "log_every": _EPOCH,
+    },
     "no_noise": _NO_NOISE,
     "no_linear_start": _NO_LINEAR_START,
     "bag": _NO_LINEAR_START | {"model.encoding": "bag"},
@@ -77,7 +90,8 @@ VARIANTS = {
     "layerwise": _JOINT | {"model.tying": "layerwise"},
     "10k": _LARGE,
     "tiny": {"data.tasks": (1,)},  # one supporting fact
-    "smoke": {
+    "smoke": SMOKE
+    | {
         "model.hops": 2,
         "model.width": 7,
         "data.tasks": (1, 4),
@@ -85,30 +99,6 @@ VARIANTS = {
         "data.repeats": 2,
         "data.batch_size": 8,
         "loss.linear_steps": 4,
-        "train_steps": 6,
-        "eval_every": 2,
-        "save_every": 2,
-        "log_every": 2,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(QuestionAnswering, MemoryNetwork)
-    config.loss.linear_steps = 20 * _EPOCH  # at most; exactly, in the authors' code
-    config.optimizer = sgd(
-        0.005,  # the paper's with a linear start, in both phases
-        schedule="step_decay",
-        decay_begin=25 * _EPOCH,  # the paper's, from the end of the linear start
-        decay_every=25 * _EPOCH,
-        decay_factor=0.5,
-        scale=32.0,  # the batch size: the paper's gradient is a sum
-        clip=40.0,  # the paper's, on that sum
-        clip_by="matrix",
-    )
-    config.train_steps = 120 * _EPOCH  # 100 epochs after the linear start
-    config.eval_every = 4 * _EPOCH
-    config.save_every = 20 * _EPOCH
-    config.log_every = _EPOCH
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(QuestionAnswering, MemoryNetwork, VARIANTS)

@@ -11,25 +11,22 @@ Variants:
 
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
-*   `paper`: the default machine with the paper's optimizer, on a million sequences; see
-    configs/_ntm.py. The loss per bit is multiplied by 84, the mean
-    number of bits of a sequence.
+*   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: up to five vectors in a minute; 1,000 steps, 0.43 bits per copy of five
     (floor, guessing: 40) and 5.2 of ten (80).
 *   `smoke`: a few steps.
 """
 
-import functools
+from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper
+from configs._variants import config_maker, cosine_steps, steps
+from models.ntm import NeuralTuringMachine
+from tasks.algorithmic.task import Algorithmic
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMALL, TINY, ntm_config, paper
-from configs._variants import cosine_steps, steps
-
-_FIELDS = steps(6000) | {
-    "evaluation.sizes": (10, 20, 30, 50, 120),  # the paper's figure 4
-}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": FIELDS
+    | steps(6000)
+    | {"evaluation.sizes": (10, 20, 30, 50, 120)},  # the paper's figure 4
     # Learns faster at this rate, at which one of three LSTM controllers does not learn.
     "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
@@ -43,4 +40,4 @@ VARIANTS = {
     },
     "smoke": SMALL | {"data.max_size": 3, "evaluation.sizes": (3, 5)},
 }
-get_config = functools.partial(ntm_config, _FIELDS, VARIANTS)
+get_config = config_maker(Algorithmic, NeuralTuringMachine, VARIANTS)

@@ -16,18 +16,20 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-import functools
+from configs._pointing import FIELDS, SMALL, TINY, paper, size_range
+from configs._variants import config_maker, cosine_steps
+from models.pointer import PointerNetwork
+from tasks.pointing.task import Pointing
 
-from configs._pointing import SMALL, TINY, paper, pointing_config, size_range
-from configs._variants import cosine_steps
-
-_FIELDS = cosine_steps(12_000) | size_range(5, 5, 10)
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": FIELDS
+    | cosine_steps(12_000)
+    | size_range(5, 5, 10)
+    | {"data.kind": "delaunay"},
     "large": size_range(10, 10),
     "paper": paper(12.0),
     "tiny": size_range(4, 4) | cosine_steps(1500) | TINY,
     "smoke": SMALL,
 }
-get_config = functools.partial(pointing_config, "delaunay", _FIELDS, VARIANTS)
+get_config = config_maker(Pointing, PointerNetwork, VARIANTS)

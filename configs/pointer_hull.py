@@ -20,15 +20,17 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-import functools
-
 from configs import _pointing as pointing
-from configs._variants import cosine_steps
+from configs._variants import config_maker, cosine_steps
+from models.pointer import PointerNetwork
+from tasks.pointing.task import Pointing
 
-_FIELDS = cosine_steps(4000) | {"evaluation.sizes": (5, 10, 20)}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": pointing.FIELDS
+    | cosine_steps(4000)
+    | {"evaluation.sizes": (5, 10, 20)}
+    | {"data.kind": "hull"},
     "small": pointing.size_range(5, 5, 10),
     "large": pointing.size_range(50, 50)
     | {"data.batch_size": 64, "evaluation.instances": 500},
@@ -42,4 +44,4 @@ VARIANTS = {
     "tiny": pointing.size_range(5, 5) | cosine_steps(1000) | pointing.TINY,
     "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing.pointing_config, "hull", _FIELDS, VARIANTS)
+get_config = config_maker(Pointing, PointerNetwork, VARIANTS)

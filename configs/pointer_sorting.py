@@ -19,15 +19,16 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-import functools
-
 from configs import _pointing as pointing
-from configs._variants import cosine_steps
+from configs._variants import config_maker, cosine_steps
+from models.pointer import PointerNetwork
+from tasks.pointing.task import Pointing
 
-_FIELDS = {"model.glimpses": 1, "evaluation.sizes": (5, 10, 15)}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": pointing.FIELDS
+    | {"model.glimpses": 1, "evaluation.sizes": (5, 10, 15)}
+    | {"data.kind": "sorting"},
     "small": pointing.size_range(5, 5, 10),
     "mixed": pointing.size_range(5, 15, 10, 20)
     | cosine_steps(6000)
@@ -38,4 +39,4 @@ VARIANTS = {
     "tiny": pointing.size_range(5, 5) | cosine_steps(600) | pointing.TINY,
     "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing.pointing_config, "sorting", _FIELDS, VARIANTS)
+get_config = config_maker(Pointing, PointerNetwork, VARIANTS)

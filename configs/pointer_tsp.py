@@ -19,18 +19,20 @@ Variants:
 *   `smoke`: a few steps.
 """
 
-import functools
-
 from configs import _pointing as pointing
-from configs._variants import cosine_steps
+from configs._variants import config_maker, cosine_steps
+from models.pointer import PointerNetwork
+from tasks.pointing.task import Pointing
 
-_FIELDS = cosine_steps(12_000) | {
-    "evaluation.constrain": True,
-    "evaluation.beam": 4,  # in the final evaluation; validation is greedy
-}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": pointing.FIELDS
+    | cosine_steps(12_000)
+    | {
+        "data.kind": "tsp",
+        "evaluation.constrain": True,
+        "evaluation.beam": 4,  # in the final evaluation; validation is greedy
+    },
     "small": pointing.size_range(5, 5, 10) | cosine_steps(3000),
     "mixed": pointing.size_range(5, 20, 10, 25)
     | cosine_steps(5000)
@@ -44,4 +46,4 @@ VARIANTS = {
     "tiny": pointing.size_range(5, 5) | cosine_steps(1500) | pointing.TINY,
     "smoke": pointing.SMALL,
 }
-get_config = functools.partial(pointing.pointing_config, "tsp", _FIELDS, VARIANTS)
+get_config = config_maker(Pointing, PointerNetwork, VARIANTS)

@@ -21,17 +21,17 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE_COSINE, apply, cosine, cosine_steps
+from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.recurrent_visual import ImageClassifier, RecurrentVisualAttention
 from tasks.recognition.task import Recognition
-from training.configuration import defaults
 
 _TRANSLATED = {"data.side": 60, "model.size": 12, "model.scales": 3}
 _SHORT = cosine_steps(2000)
 _CLUTTERED = _TRANSLATED | {"data.clutter": 4, "model.glimpses": 8}
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": cosine(1e-3, 10_000, warmup=100, clip=5.0)
+    | {"model.locator_hidden": 128},  # the paper: none
     "centre": {"model.policy": "centre"},
     "random": {"model.policy": "random"},
     "translated": _TRANSLATED,
@@ -59,11 +59,4 @@ VARIANTS = {
         "evaluation.images": 20,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Recognition, RecurrentVisualAttention)
-    config.model.locator_hidden = 128  # the paper: none
-    config.update(cosine(1e-3, 10_000, warmup=100, clip=5.0))
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Recognition, RecurrentVisualAttention, VARIANTS)

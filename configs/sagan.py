@@ -25,13 +25,10 @@ one core, reach a quality of 35 on the validation split (mean of five seeds, 8 t
 floor, independent corners: 10).
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE, apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models import dcgan
 from models.sagan import Discriminator, Generator
 from tasks.images.task import Adversarial
-from training.configuration import defaults
 from training.optimizers import adam
 
 
@@ -53,7 +50,19 @@ _CORNERS = {
 } | steps(10_000)
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(6_000)
+    | {
+        "discriminator_architecture": Discriminator,
+        "model.size": 32,  # pixels per side
+        "model.channels": 16,  # channels of the full-size maps; 64 in `imagenet128`
+        "model.channel_multiplier": 8,  # maximum factor of `channels` in smaller maps
+        "model.key_reduction": 2,  # 8 in the paper, for more channels
+        "model.value_reduction": 2,  # the authors' code; 1 in the paper
+        "model.pool": True,  # the authors' code
+        # Section 4.2: two learning rates, no momentum.
+        "generator": adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000),
+        "discriminator": adam(4e-4, b1=0.0, b2=0.9, decay_steps=10_000),
+    },
     "no_attention": _attending(),
     "dcgan": _attending()
     | {
@@ -98,20 +107,4 @@ VARIANTS = {
         "evaluation.images": 16,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Adversarial, Generator)
-    config.discriminator_architecture = Discriminator
-    config.model.size = 32  # pixels per side
-    config.model.channels = 16  # channels of the full-size maps; 64 in `imagenet128`
-    config.model.channel_multiplier = 8  # maximum factor of `channels` in smaller maps
-    config.model.key_reduction = 2  # 8 in the paper, for more channels
-    config.model.value_reduction = 2  # the authors' code; 1 in the paper
-    config.model.pool = True  # the authors' code
-    # Section 4.2: two learning rates, no momentum.
-    config.generator = adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000)
-    config.discriminator = adam(4e-4, b1=0.0, b2=0.9, decay_steps=10_000)
-    config.update(steps(6_000))
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Adversarial, Generator, VARIANTS)

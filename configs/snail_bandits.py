@@ -19,15 +19,19 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE_COSINE, apply, cosine, cosine_steps
+from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.agents import LSTMAgent, SnailAgent
 from tasks.trials.task import Trials
-from training.configuration import defaults
 from training.optimizers import adam
 
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    # One epoch: new trials cost less than a gradient.
+    "": cosine(2e-3, 3000, warmup=50, clip=0.5)
+    | {
+        "loss.discount": 1.0,  # trials are short
+        "log_every": 50,
+    },
     "arms_10": {"data.actions": 10},
     "arms_50": {"data.actions": 50},
     "n_100": {"data.episodes": 100},
@@ -49,13 +53,4 @@ VARIANTS = {
         "evaluation.trials": 20,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(Trials, SnailAgent)
-    config.loss.discount = 1.0  # trials are short
-    # One epoch: new trials cost less than a gradient.
-    config.update(cosine(2e-3, 3000, warmup=50, clip=0.5))
-    config.log_every = 50
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(Trials, SnailAgent, VARIANTS)

@@ -24,16 +24,21 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE, apply, steps
+from configs._variants import SMOKE, config_maker, steps
 from models.few_shot import LSTMClassifier, MatchingNetwork, SnailClassifier
 from models.snail import FEW_SHOT
 from tasks.fewshot.task import FewShot
-from training.configuration import defaults
 from training.optimizers import adam
 
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": steps(3000)
+    | {
+        "model.blocks": ((64, 32), 64, (128, 64), 64, (256, 128)),  # the paper: double
+        "data.batch_size": 16,
+        "optimizer": adam(1e-3, clip=5.0),
+        "log_every": 20,
+    },
     "way_20": {"data.ways": 20, "data.batch_size": 8},
     "noto": {"data.source": "noto"},
     "paper": {"model.blocks": FEW_SHOT, "data.batch_size": 32} | steps(40_000),
@@ -61,14 +66,4 @@ VARIANTS = {
         "evaluation.shots": (1, 2),
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(FewShot, SnailClassifier)
-    config.model.blocks = ((64, 32), 64, (128, 64), 64, (256, 128))  # the paper: double
-    config.data.batch_size = 16
-    config.optimizer = adam(1e-3, clip=5.0)
-    config.update(steps(3000))
-    config.log_every = 20
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(FewShot, SnailClassifier, VARIANTS)

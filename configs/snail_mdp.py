@@ -19,22 +19,23 @@ the reward is still that of uniform actions. Longer runs have not been measured 
 from ml_collections import ConfigDict
 
 from configs import snail_bandits
-from configs._variants import apply, cosine_steps, update
-from models.agents import LSTMAgent
+from configs._variants import config_maker, cosine_steps
+from models.agents import LSTMAgent, SnailAgent
+from tasks.trials.task import Trials
 
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": snail_bandits.VARIANTS[""]
+    | cosine_steps(2000)
+    | {
+        "data.problem": "mdp",
+        "data.batch_size": 50,
+        "loss.discount": 0.99,
+        "loss.trace": 0.9,
+    },
     "n_25": {"data.episodes": 25},
     "n_100": {"data.episodes": 100},
     "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
     "smoke": snail_bandits.VARIANTS["smoke"] | {"data.episodes": 2},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = snail_bandits.get_config()
-    config.data.update({"problem": "mdp", "batch_size": 50})
-    config.loss.update({"discount": 0.99, "trace": 0.9})
-    return apply(update(config, cosine_steps(2000)), VARIANTS, variant)
+get_config = config_maker(Trials, SnailAgent, VARIANTS)

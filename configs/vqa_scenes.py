@@ -26,9 +26,7 @@ reaches 36.7 % after 600 steps and 56.0 % after 1,200 (`--config.train_steps=120
 three minutes on one core (one seed).
 """
 
-from ml_collections import ConfigDict
-
-from configs._variants import SMOKE_COSINE, apply, cosine, steps
+from configs._variants import SMOKE_COSINE, config_maker, cosine, steps
 from models.visual_questions import ShowAskAttendAnswer, SpatialMemoryNetwork
 from tasks.visual_questions.task import VisualQuestionAnswering
 from training.configuration import defaults
@@ -40,7 +38,15 @@ _SPATIAL = defaults(VisualQuestionAnswering, SpatialMemoryNetwork).model
 _SPATIAL.update(_FIELDS | {"embedding": 128})
 # Changed fields by variant.
 VARIANTS = {
-    "": {},
+    "": cosine(1e-3, 6000, warmup=100, clip=5.0)
+    | {f"model.{name}": value for name, value in _FIELDS.items()}
+    | {
+        "model.hidden": 128,
+        "model.score_hidden": 64,
+        "model.classifier": 128,
+        "loss.objects": 1.0,  # the papers' encoders have learned from ImageNet
+        "evaluation.questions": 2000,
+    },
     "glimpses_1": {"model.glimpses": 1},
     "no_attention": {"model.glimpses": 0},
     "question_only": {"model.inputs": "question"},
@@ -84,14 +90,4 @@ VARIANTS = {
         "evaluation.questions": 20,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; "" is the default."""
-    config = defaults(VisualQuestionAnswering, ShowAskAttendAnswer)
-    config.model.update(_FIELDS)
-    config.model.update({"hidden": 128, "score_hidden": 64, "classifier": 128})
-    config.loss.objects = 1.0  # the papers' encoders have learned from ImageNet
-    config.evaluation.questions = 2000
-    config.update(cosine(1e-3, 6000, warmup=100, clip=5.0))
-    return apply(config, VARIANTS, variant)
+get_config = config_maker(VisualQuestionAnswering, ShowAskAttendAnswer, VARIANTS)
