@@ -41,6 +41,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+from base.errors import UserError, one_line, parse_whole
 from base.fields import Fields
 from base.ranges import LAYERS, POSITIVE, PROBABILITY, WEIGHT
 from tasks.common.batches import EndlessBatches
@@ -133,6 +134,25 @@ def seeds(
 ) -> np.ndarray:
     """Returns rows of the seeds of `count` environments, uint32 [B, 2]."""
     return rng.integers(0, 2**32, (count, 2), np.uint32)[rows]
+
+
+def parse_seed(line: str, name: str = "") -> tuple[str, np.ndarray]:
+    """Returns the name and the seed, uint32 [2], of a line `NAME<tab>SEED`.
+
+    Raises:
+        UserError: for another line, or another name if one is given.
+    """
+    given, _, text = line.partition("\t")
+    try:
+        seed = np.array([0, parse_whole(text.strip())], np.uint32)
+        if name not in ("", given.strip()):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{one_line(line)} must be {name or 'an environment'}, a tab and a seed "
+            f"below {2**32}"
+        ) from None
+    return given.strip(), seed
 
 
 def step_keys(seed: jax.Array, horizon: int) -> jax.Array:

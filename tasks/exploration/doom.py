@@ -68,17 +68,12 @@ class Doom:
             name: one of `STARTS`.
 
         Raises:
-            UserError: if vizdoom is not installed, or in a run of several processes.
+            UserError: in a run of several processes.
         """
         if jax.process_count() > 1:
             raise UserError(f"{name} needs a run of a single process")
-        try:
-            import vizdoom  # noqa: F401
-        except ImportError:
-            raise UserError(
-                f"{name} needs vizdoom: `pip install vizdoom==1.3.2` installs it; "
-                "rooms needs no package"
-            ) from None
+        import vizdoom  # noqa: F401  a missing package is an error now
+
         self._name = name
         self._games: dict[int, list[_Game]] = {}  # by B
         self._threads = ThreadPoolExecutor()

@@ -176,16 +176,11 @@ class MiniGrid:
         """Creates the environment.
 
         Raises:
-            UserError: if xminigrid is not installed, or has no such environment.
+            UserError: if xminigrid has no such environment.
         """
-        try:
-            import xminigrid
-            from xminigrid.core.constants import Tiles
-        except ImportError:
-            raise UserError(
-                f"{name} needs xminigrid: `pip install xminigrid==0.9.3` installs it; "
-                "rooms needs no package"
-            ) from None
+        import xminigrid
+        from xminigrid.core.constants import Tiles
+
         names = [x for x in xminigrid.registered_environments() if "XLand" not in x]
         if name not in names:
             raise UserError(f"{name!r} must be one of {', '.join(names)}")
@@ -299,15 +294,8 @@ class Television:
         return state, {"image": jnp.concatenate([view, image]), "position": position}
 
 
-@functools.cache
 def make(
-    name: str,
-    television: str,
-    rows: int,
-    rooms: int,
-    horizon: int,
-    *,
-    evaluation: bool = False,
+    name: str, television: str, rows: int, rooms: int, horizon: int
 ) -> Television | Doom:
     """Returns an environment, with its television.
 
@@ -318,11 +306,10 @@ def make(
         rows: rows of the screen.
         rooms: rooms per side, of `rooms`.
         horizon: steps of an episode, of `rooms`.
-        evaluation: whether it is for evaluation, whose games are not those of training.
 
     Raises:
-        UserError: for an unknown name, a package that is not installed, or a
-            television in a game that has none.
+        ModuleNotFoundError: for a package that is not installed.
+        UserError: for an unknown name, or a television in a game that has none.
     """
     if name in STARTS:
         if television != "none":

@@ -35,7 +35,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base.errors import UserError, one_line, parse_whole
+from base.errors import UserError
 from base.fields import Fields
 from base.ranges import (
     BATCH,
@@ -69,7 +69,6 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _RIDGE = 1.0  # weight of the squared coefficients of a probe, of standardised features
 _PROBE_SEED = 1  # key of the held-out states of probes
-_MAX_SEED = 2**32
 
 
 class ExplorationData(Fields):
@@ -175,22 +174,24 @@ class Exploration(Task):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         try:
-            environment = self._environment(config.data.environment)
+            self.environment = self._make(config.data.environment)
         except UserError as error:
             raise UserError(f"config.data.environment: {error}") from error
+        # Evaluations have games of their own: those of training go on after them.
+        self._evaluated = functools.cache(self._make)
         self.model = checks.build_model(
-            config.architecture, config.model, actions=len(environment.actions)
+            config.architecture, config.model, actions=len(self.environment.actions)
         )
         self.objective = self._explorer(
-            environment,
+            self.environment,
             config.data.steps,
             environments=config.data.batch_size,
         )
 
-    def _environment(self, name: str, **options: bool) -> Television | Doom:
+    def _make(self, name: str) -> Television | Doom:
         data = self.config.data
         fields = data.television, data.screen, data.rooms, data.horizon
-        return environments.make(name, *fields, **options)
+        return environments.make(name, *fields)
 
     def _explorer(
         self, environment: Television | Doom, horizon: int, **options: Any
@@ -284,7 +285,7 @@ class Exploration(Task):
 
     def _run(self, params: Any, batch: Episodes) -> tuple[Rollout, jax.Array]:
         """Returns whole episodes, and the free cells of their grids, [B, I, J]."""
-        environment = self._environment(batch.environment, evaluation=True)
+        environment = self._evaluated(batch.environment)
         seed = jnp.asarray(batch.seed)
         keys = jax.vmap(jax.random.wrap_key_data)(seed)
         first, observation = jax.vmap(environment.reset)(keys)
@@ -307,7 +308,7 @@ class Exploration(Task):
             "coverage_all": _percent(visited.any(0), free.any(0)),
             "coverage_training": _percent(trained, free.any(0)),
             "goal": 100 * float(reached.mean()),
-            "steps": float(np.where(reached, lengths, self._horizon).mean()),
+            "steps": float(np.where(reached, lengths, self.environment.horizon).mean()),
             "intrinsic": float(_steps(answers, "intrinsic").mean()),
         }
         if "inverse" in answers[0]:
@@ -319,10 +320,6 @@ class Exploration(Task):
         if self.model.features != "none":
             scores |= self.probes(state, evaluation.split)
         return scores
-
-    @property
-    def _horizon(self) -> int:
-        return self._environment(self.config.data.environment).horizon
 
     def probes(self, state: TrainState, split: str) -> Scores:
         """Returns what a linear model reads from the features; see the module."""
@@ -355,27 +352,18 @@ class Exploration(Task):
 
     def _text(self, answer: Any) -> str:
         """The actions, such as "up 3, press"."""
-        names = self._environment(self.config.data.environment).actions
+        names = self.environment.actions
         groups = itertools.groupby(answer["action"][: answer["length"]])
         runs = [(names[action], len([*group])) for action, group in groups]
         return ", ".join(f"{name} {n}" if n > 1 else name for name, n in runs)
 
     def parse(self, line: str, options: NoOptions) -> Episodes:
         """Returns the episode of an environment's name and a seed."""
-        name, _, seed = line.partition("\t")
-        try:
-            number = parse_whole(seed)
-            if number >= _MAX_SEED:
-                raise ValueError
-        except ValueError:
-            raise UserError(
-                f"{one_line(line)} must be an environment, a tab and a seed below "
-                f"{_MAX_SEED}"
-            ) from None
-        name, trained = name.strip(), self.config.data.environment
-        if self._environment(name).actions != self._environment(trained).actions:
+        name, seed = policy.parse_seed(line)
+        if self._evaluated(name).actions != self.environment.actions:
+            trained = self.config.data.environment
             raise UserError(f"{name} has not the actions of {trained}")
-        return Episodes(np.array([0, number], np.uint32), name)
+        return Episodes(seed, name)
 
     def show(self, example: Episodes, answer: Any) -> Prediction:
         """Returns the actions and the reward; its score is the share of cells."""
@@ -403,8 +391,7 @@ class Exploration(Task):
     ) -> list[Path]:
         """Draws the visits of each cell in training."""
         visits = np.asarray(state.extra["visits"])
-        environment = self._environment(self.config.data.environment)
-        free = jax.vmap(environment.free)(state.extra["running"].state).any(0)
+        free = jax.vmap(self.environment.free)(state.extra["running"].state).any(0)
         path = folder / f"visits_{evaluation.split}.png"
         title = f"Visits in training, step {int(state.step):,}"
         return [

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from base import storage
 from base.errors import UserError, one_line
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
 from tasks.common.images import SUFFIXES, read_image
@@ -248,13 +249,14 @@ def class_folders(folder: Path) -> dict[Path, list[Path]]:
         UserError: if `folder` cannot be read.
     """
     try:
-        files = sorted(x for x in folder.rglob("*") if x.suffix.lower() in IMAGES)
+        files = [x for x in sorted(folder.rglob("*")) if x.suffix.lower() in IMAGES]
     except (OSError, ValueError) as error:  # a long name, or a NUL in it
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"folder {one_line(str(folder))}: {reason}") from None
     classes: dict[Path, list[Path]] = collections.defaultdict(list)
     for path in files:
-        classes[path.parent].append(path)
+        if not storage.is_of_system(path):
+            classes[path.parent].append(path)
     return dict(classes)
 
 

@@ -25,14 +25,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError, one_line, parse_whole
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, SIZE
 from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import attention_map
 from figures.charts import lines
 from tasks.common.batches import EndlessBatches
-from tasks.common.policy import PolicyGradient, PolicyLoss, seed_batches, seeds
+from tasks.common.policy import (
+    PolicyGradient,
+    PolicyLoss,
+    parse_seed,
+    seed_batches,
+    seeds,
+)
 from tasks.common.splits import held_out_rng
 from tasks.trials.bandits import bandits
 from tasks.trials.bandits import strategies as bandit_strategies
@@ -162,18 +167,7 @@ class Trials(Task):
 
     def parse(self, line: str, options: NoOptions) -> Any:
         """Returns the trial of a line such as `bandit<tab>7`."""
-        name, _, seed = line.partition("\t")
-        problem = self.config.data.problem
-        try:
-            number = parse_whole(seed.strip())
-            if name.strip() != problem:
-                raise ValueError
-        except ValueError:
-            raise UserError(
-                f"{one_line(line)} must be {problem} and a whole number, separated by "
-                "a tab"
-            ) from None
-        return {"seed": np.array([0, number % 2**32], np.uint32)}
+        return {"seed": parse_seed(line, self.config.data.problem)[1]}
 
     def show(self, example: Any, answer: Any) -> Prediction:
         """Returns the actions and the reward of a trial, and the agent's attention."""

@@ -184,7 +184,7 @@ def test_a_line_names_a_problem_and_a_seed(task):
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert weights.shape == (1, horizon, horizon) and not np.triu(weights[0], 1).any()
     for line in ("maze\t7", name, f"{name}\tx", f"{name}\t{'9' * 5000}"):
-        with pytest.raises(UserError, match=f"must be {name} and a whole number"):
+        with pytest.raises(UserError, match=f"must be {name}, a tab and a seed"):
             task.parse(line, NoOptions())
 
 
