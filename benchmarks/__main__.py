@@ -17,11 +17,7 @@ NAMES = *BENCHMARKS, "tokens", "overheads", "fast_forms", "sweep_trials"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the benchmark that the first argument names, or all of them.
-
-    Args:
-        arguments: the command line; what follows the name goes to the benchmark.
-    """
+    """Runs the benchmark that the first argument names, or all of them."""
     if arguments and not arguments[0].startswith("-"):
         name, *rest = arguments
         if name not in NAMES:

@@ -8,18 +8,11 @@ from tasks.translation import parallel_text
 
 
 def write_corpus(config, folder: Path) -> Vocabulary:
-    """Writes a translation config's splits and vocabulary into a folder.
+    """Writes a translation config's splits and vocabulary; returns the vocabulary.
 
     The files are SPLIT.source and SPLIT.target with one sentence per line,
     sentencepiece.model, and vocabulary.txt with one piece per line, without special
     pieces.
-
-    Args:
-        config: as in `configs/transformer_nmt.py`.
-        folder: created if it is missing.
-
-    Returns:
-        The vocabulary.
     """
     corpus = parallel_text.load(config.data)
     print(corpus)

@@ -153,10 +153,8 @@ def measure(
 ) -> dict[str, float]:
     """Returns the milliseconds of a step, and how many times those the plain one takes.
 
-    Args:
-        config: name of a config, then overrides.
-        plain: plain forms by fast form.
-        rounds: number of blocks of each kind.
+    `config` is the name of a config, then overrides; `plain` has the plain forms by
+    fast form.
     """
     name, *overrides = config
     fields = configuration.read(f"configs/{name}.py", [*overrides, "parallel=jit"])

@@ -111,16 +111,9 @@ def translation(config: ConfigDict) -> Floors:
 
 
 def nearest_pairs(texts: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs whose sources share the most character trigrams with texts.
+    """Returns the pair for each text whose source shares the most character trigrams.
 
     The similarity of two texts is the Dice coefficient of their sets of trigrams.
-
-    Args:
-        texts: texts to look up.
-        pairs: sentence pairs.
-
-    Returns:
-        One pair for each text.
     """
     sets = [_trigrams(source) for source, _ in pairs]
     columns = {gram: i for i, gram in enumerate(set().union(*sets))}
@@ -337,9 +330,7 @@ def looked_up(
     The answer to a key is the most frequent one in training; to a key that is not in
     training, the most frequent one of all.
 
-    Args:
-        train: pairs of a key and an answer.
-        test: pairs of a key and an answer.
+    Both sequences are pairs of a key and an answer.
     """
     counts = collections.defaultdict(collections.Counter)
     for key, answer in train:

@@ -207,11 +207,7 @@ def report(
 ) -> None:
     """Prints the table of docs/, and writes the record.
 
-    Args:
-        name: name of the benchmark.
-        args: the command line.
-        measured: result of `measure`.
-        **fields: further fields of the record.
+    `fields` are further ones of the record.
     """
     record = {"name": name, "systems": measured, **fields} | environment()
     print(timings.table(record))

@@ -102,13 +102,7 @@ class Step(NamedTuple):
 
 
 def compile_step(mesh: str, rows: int, config: ConfigDict) -> Step:
-    """Compiles the step for a mesh and analyses it.
-
-    Args:
-        mesh: name in `MESHES`.
-        rows: sentence pairs of a device.
-        config: config of a Transformer.
-    """
+    """Compiles the step for a mesh of `MESHES` and `rows` pairs for each device."""
     layout = parallel.Layout(ConfigDict(MESHES[mesh]), "jit")
     objective, rng = config.task(config, stand_in(config)).objective, jax.random.key(0)
     like = layout.abstract(objective.init, rng, sharding.rules_of(config))
@@ -151,11 +145,7 @@ def table() -> str:
 
 
 def state_table(config: ConfigDict) -> str:
-    """Returns a table of parameters and moments: a row for each mesh.
-
-    Args:
-        config: config of a Transformer.
-    """
+    """Returns a table of parameters and moments: a row for each mesh."""
     objective, rng = config.task(config, stand_in(config)).objective, jax.random.key(0)
     state, rules = jax.eval_shape(objective.init, rng), sharding.rules_of(config)
     rows = []

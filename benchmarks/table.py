@@ -39,10 +39,6 @@ class Benchmark:
 
         Where the table has a column for it, the faster of two matrix products is
         measured, too, and the share of its rate that each system reaches.
-
-        Args:
-            name: name of the benchmark.
-            arguments: the command line after the name.
         """
         parser = harness.parser(
             self.description + _NOTES, name, rounds=self.rounds, steps=self.steps

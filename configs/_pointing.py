@@ -58,13 +58,7 @@ def paper(length: float) -> dict[str, Any]:
 
 
 def size_range(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
-    """Returns the fields for a range of sizes.
-
-    Args:
-        min_size: minimum number of inputs in training.
-        max_size: maximum number of inputs in training.
-        *sizes: sizes to evaluate in addition to the minimum and the maximum.
-    """
+    """Returns the fields for a range of sizes, evaluated at both and at `sizes`."""
     return {
         "data.min_size": min_size,
         "data.max_size": max_size,

@@ -12,7 +12,6 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: `reversal` in a minute; 400 steps, 96.1 BLEU (100 on validation).
-*   `smoke`: seconds of training on generated number words.
 
 `paper` differs from the paper:
 

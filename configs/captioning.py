@@ -16,7 +16,6 @@ Variants:
 *   `coco`: the model of the paper, for an accelerator and MS-COCO or Flickr8k files
     (`config.data.files`). It uses Adam; for Flickr8k the paper uses RMSProp and does
     not state the learning rate.
-*   `smoke`: a few steps.
 
 There is no variant `tiny`, since the drawings are a download. The first 600 steps
 (`--config.train_steps=600`), two minutes on one core, reach 39 BLEU-4 on the validation

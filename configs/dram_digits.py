@@ -14,7 +14,6 @@ Variants:
 *   `one_to_three`: one to three digits.
 *   `ram`, `cnn`: baselines that give all answers at once: RAM, and a network without
     attention.
-*   `smoke`: a few steps.
 
 There is no variant `tiny`: after a minute, a small model is at chance. No run that is
 better has been measured yet.

@@ -16,7 +16,6 @@ Variants:
     of all steps, 47 % of the sums and 60 % of the products).
 *   `tiny`: the default in half a minute; 1,000 steps, 100 % correct (floor, the mean
     target: 14.1 %).
-*   `smoke`: a few steps.
 """
 
 from configs._variants import SMOKE, config_maker

@@ -18,7 +18,6 @@ Variants:
     (doom-sparse; `data.environment` can also be doom or doom-very-sparse). Needs the
     package vizdoom.
 *   `tiny`: the default, since it takes a minute (floor, uniform actions: 20.2 %).
-*   `smoke`: a few steps.
 """
 
 from configs._variants import SMOKE, config_maker, steps

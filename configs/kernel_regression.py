@@ -17,7 +17,6 @@ Variants:
     to itself: the training loss falls from 1.4 to 0.00005 and the width towards 0. The
     estimate becomes the nearest neighbour, which is worse than averaging.
 *   `tiny`: 100 steps; 0.195 mse (floor, the mean of the training values: 0.818).
-*   `smoke`: a few steps.
 """
 
 from configs._variants import SMOKE, config_maker

@@ -17,7 +17,6 @@ Variants:
 *   `brackets`, `brackets_lstm`, `brackets_transformer`: nested brackets.
 *   `tiny`: the default in a minute; 600 steps, perplexity 4.94 (floor, the frequency
     of words: 22.8).
-*   `smoke`: a few steps.
 """
 
 from configs._language import lstm, transformer

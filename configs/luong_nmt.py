@@ -22,7 +22,6 @@ Variants:
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: `reversal` in a minute; 400 steps, 99.9 BLEU (floor, the nearest training
     pair: 12.2).
-*   `smoke`: seconds of training on generated number words.
 
 `paper` differs from the paper:
 

@@ -24,7 +24,6 @@ Variants:
 *   `10k`: 10,000 questions per task instead of 1,000.
 *   `tiny`: task 1, one supporting fact, in half a minute; 3,360 steps, 0.6 % errors
     (floor, by the question alone: 82.0 %).
-*   `smoke`: a few steps.
 """
 
 from configs._variants import SMOKE, config_maker

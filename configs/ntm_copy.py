@@ -14,7 +14,6 @@ Variants:
 *   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: up to five vectors in a minute; 1,000 steps, 0.43 bits per copy of five
     (floor, guessing: 40) and 5.2 of ten (80).
-*   `smoke`: a few steps.
 """
 
 from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper

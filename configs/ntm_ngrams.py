@@ -14,7 +14,6 @@ Variants:
 *   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: sequences of 100 bits in a minute; 1,000 steps, 88.7 bits (floor, guessing:
     100; the optimal predictor: 74.0).
-*   `smoke`: a few steps.
 """
 
 from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper

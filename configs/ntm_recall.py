@@ -14,7 +14,6 @@ Variants:
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: two or three items in a minute; 3,000 steps, 1.1 bits (floor, guessing: 18).
-*   `smoke`: a few steps.
 """
 
 from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper

@@ -14,7 +14,6 @@ Variants:
 *   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: up to three vectors in a minute; 2,000 steps, 109 bits (floor, guessing:
     161). The answer is still a mean of the vectors, not a copy.
-*   `smoke`: a few steps.
 """
 
 from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper

@@ -16,7 +16,6 @@ Variants:
 *   `paper`: the default machine with the paper's optimizer, on a million sequences.
 *   `tiny`: the first four of five vectors in a minute; 2,500 steps, 16.8 bits (floor,
     guessing: 32).
-*   `smoke`: a few steps.
 """
 
 from configs._ntm import FEEDFORWARD, FIELDS, LSTM_ALONE, SMALL, TINY, paper

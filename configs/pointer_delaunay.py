@@ -13,7 +13,6 @@ Variants:
     linear map of the coordinates instead of the coordinates.
 *   `tiny`: four points in a minute; 1,500 steps, 30.4 % exact triangulations with
     70.1 % of the triangles (floor, a random order: 0 % and 26.2 %).
-*   `smoke`: a few steps.
 """
 
 from configs._pointing import FIELDS, SMALL, TINY, paper, size_range

@@ -17,7 +17,6 @@ Variants:
     reads a linear map of the coordinates instead of the coordinates.
 *   `tiny`: five points in a minute; 1,000 steps, 68.6 % exact hulls with 97.9 % of the
     area (floor, a random order: 2.3 % and 72.3 %).
-*   `smoke`: a few steps.
 """
 
 from configs import _pointing as pointing

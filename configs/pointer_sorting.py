@@ -16,7 +16,6 @@ Variants:
 *   `seq2seq`, `attention`: the baselines without a pointer.
 *   `tiny`: five numbers in a minute; 600 steps, 87.3 % exact (floor, a random order:
     0.8 %).
-*   `smoke`: a few steps.
 """
 
 from configs import _pointing as pointing

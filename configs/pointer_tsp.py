@@ -16,7 +16,6 @@ Variants:
     linear map of the coordinates instead of the coordinates.
 *   `tiny`: five cities in a minute; 1,500 steps, 80.2 % optimal tours, on average 0.9 %
     too long (floor, the nearest city first: 40.1 % and 4.2 %).
-*   `smoke`: a few steps.
 """
 
 from configs import _pointing as pointing

@@ -16,7 +16,6 @@ Variants:
 *   `mlp`, `cnn`: networks without attention on centred digits.
 *   `tiny`: digits in the fonts of matplotlib, without a download; 600 steps, 15.7 %
     errors (floor, guessing: 90 %) in 88 seconds of CPU time.
-*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict

@@ -17,7 +17,6 @@ Variants:
     different noise in the generator, and the discriminator's convolutions see at most
     the edges of both.
 *   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
-*   `smoke`: a few steps.
 
 There is no variant `tiny`: in a minute, the corners of an image do not agree yet. The
 first 4,000 steps of `corners` (`--config.train_steps=4000`), two to three minutes on

@@ -18,7 +18,6 @@ Variants:
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: five letters in a minute; 1,000 steps, 100 BLEU (floor, the nearest training
     pair: 32.3). With sixteen letters, 400 steps reach 4.1 BLEU (floor: 12.2).
-*   `smoke`: seconds of training on generated number words.
 
 `paper` differs from Sutskever et al.:
 

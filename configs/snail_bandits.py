@@ -14,7 +14,6 @@ Variants:
 *   `lstm`: an LSTM in place of SNAIL.
 *   `tiny`: the default in a minute; 1,000 steps, reward 6.34 (floor, uniform actions:
     5.01; Gittins indices: 6.64).
-*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict

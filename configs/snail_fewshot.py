@@ -19,7 +19,6 @@ Variants:
 *   `matching`: matching networks.
 *   `tiny`: matching networks with one example of each class, in a minute; 300 steps,
     64.6 % (floor, the nearest neighbour in pixels: 50.8 %). SNAIL is still at chance.
-*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict

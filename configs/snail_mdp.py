@@ -10,7 +10,6 @@ Variants:
 
 *   `n_25`, `n_100`: 25 and 100 episodes.
 *   `lstm`: an LSTM in place of SNAIL.
-*   `smoke`: a few steps.
 
 There is no variant `tiny`: 100 updates on trials of two episodes take a minute, and
 the reward is still that of uniform actions. Longer runs have not been measured yet.

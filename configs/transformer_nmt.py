@@ -16,7 +16,6 @@ Variants:
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `tiny`: a toy task, to reverse sixteen letters; 400 steps, 100 BLEU (floor, the
     nearest training pair: 12.2) in 80 seconds of CPU time.
-*   `smoke`: seconds of training on generated number words.
 """
 
 from configs._translation import FIELDS, LETTERS, MINUTE, SHORT, SMOKE

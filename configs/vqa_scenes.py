@@ -18,7 +18,6 @@ Variants:
 *   `vqa`: the model of the paper, for an accelerator and the files of VQA
     (`config.data.files`). The image encoder is trained from scratch, so it does not
     reach the paper's 59.7 %.
-*   `smoke`: a few steps.
 
 There is no variant `tiny`: with images of 36 pixels, a minute reaches 31.9 % on the
 validation split, hardly above the floor (by the question alone: 29.2 %). The default

@@ -111,9 +111,7 @@ class Examples(NamedTuple):
 def checkpoints_of(workdir: Path, which: str | None) -> list[str | None]:
     """Returns the checkpoints to load: those named, or None for the default.
 
-    Args:
-        workdir: a run directory.
-        which: None, "all" or names of checkpoints with commas between them.
+    `which` is None, "all" or names of checkpoints with commas between them.
     """
     if which == "all":
         checkpoints.require(workdir)
@@ -130,12 +128,8 @@ def _answers(
 ) -> tuple[list[list[list[Prediction]]], list[str]]:
     """Returns the answers by example, run and moment, and the steps of the moments.
 
-    Args:
-        workdirs: run directories.
-        which: checkpoints, see `checkpoints_of`.
-        predict: function from a run to its answers.
-        scores: see `of_lines`.
-        by_workdir: answers by step that a run has kept.
+    `by_workdir` has the answers by step that a run has kept; for the rest see
+    `of_lines`.
     """
     by_run, tasks = [], {}
     for workdir in workdirs:

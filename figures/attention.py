@@ -147,10 +147,7 @@ def draw_attention(maps: Sequence[AttentionMap], title: str, path: Path) -> Path
     layers also their mean, or that mean alone if all maps are too large for one figure.
     Long labels are rows.
 
-    Args:
-        maps: attention maps of the same queries and keys.
-        title: title of the figure.
-        path: PNG file to write; its folder is created.
+    All maps have the same queries and keys.
     """
     maps = [each for each in maps if each.name == "cross"] or maps
     first, several_heads = maps[0], any(len(each.weights) > 1 for each in maps)

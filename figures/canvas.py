@@ -102,10 +102,7 @@ def axes(canvas: "Figure", x: float, y: float, width: float, height: float) -> "
 def blocks(shape: tuple[int, int], width: float, height: float) -> tuple[int, int]:
     """Returns the rows and columns of weights that a cell of a heat map has to show.
 
-    Args:
-        shape: shape of the weights, [Q, K].
-        width: width of the map in inches.
-        height: height of the map in inches.
+    The weights have the shape [Q, K]; width and height of the map are in inches.
     """
     pixels = (height * DPI, width * DPI)
     rows, columns = (
@@ -207,17 +204,9 @@ def colour_bar(
     name: str = "",
     uniform: float = 0.0,
 ) -> None:
-    """Draws the colour scale of an image, from its top left corner at (x, y).
+    """Draws the colour scale of an image, from its top left corner at (x, y) in inches.
 
-    Args:
-        canvas: the figure.
-        image: the image.
-        x: position in inches, see `axes`.
-        y: position in inches, see `axes`.
-        height: height in inches.
-        name: title of the scale, drawn at its right.
-        uniform: weight of each key if all have the same, 1 / K, which is marked; 0 for
-            no mark.
+    The weight `uniform` of each key, if all have the same, is marked; 0 for no mark.
     """
     bar = canvas.colorbar(image, cax=axes(canvas, x=x, y=y, width=0.12, height=height))
     bar.outline.set_visible(False)

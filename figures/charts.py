@@ -32,11 +32,7 @@ def accuracies(
 ) -> list[Path]:
     """Draws the scores `accuracy_NAME` as bars, in per cent; nothing without any.
 
-    Args:
-        scores: scores by name.
-        group: what a NAME is, such as "label".
-        split: the split, for title and file.
-        folder: folder of the file.
+    `group` is what a NAME is, such as "label".
     """
     start = "accuracy_"
     heights = {x.removeprefix(start): scores[x] for x in scores if x.startswith(start)}
@@ -179,15 +175,7 @@ def fit(
 def estimates(
     target: np.ndarray, estimate: np.ndarray, tolerance: float, title: str, path: Path
 ) -> Path:
-    """Draws estimates against targets, with the band that counts as correct.
-
-    Args:
-        target: [B] in [0, 1].
-        estimate: [B].
-        tolerance: maximum error of a correct estimate.
-        title: title of the figure.
-        path: PNG file to write; its folder is created.
-    """
+    """Draws estimates [B] against targets [B], with the band that counts as correct."""
     band = [tolerance, 1 + tolerance, 1 - tolerance, -tolerance, tolerance]
     return fit(
         {f"{len(target)} sequences": (target, estimate)},
@@ -402,11 +390,8 @@ def _name_lines(
 ) -> None:
     """Writes the names of lines at `x` without overlap, connected to their lines.
 
-    Args:
-        axes: axes of the lines, with their final limits.
-        ends: value, position, name and colour of each line's last point.
-        x: left edge of the names, as a fraction of the axes' width.
-        height: height of a name, as a fraction of the axes' height.
+    `ends` are value, position, name and colour of the last point of each line. `x` and
+    the height of a name are fractions of the size of the axes, whose limits are final.
     """
     ends = sorted(ends)
     # In fractions of the axes' height, whatever the scale.

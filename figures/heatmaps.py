@@ -122,13 +122,7 @@ def attention_heatmaps(
 
 
 def legible(heads: int, rows: Sequence[str], columns: Sequence[str]) -> bool:
-    """Returns True if the labels of as many maps in one figure can be read on a page.
-
-    Args:
-        heads: number of maps.
-        rows: Q labels.
-        columns: K labels.
-    """
+    """Returns True if the labels of as many maps can be read on one page."""
     layout = _layout((heads, len(rows), len(columns)), rows, columns, _NAME)
     if layout is None:
         return False
@@ -144,12 +138,6 @@ def _layout(
     name_room: float,
 ) -> tuple[int, float, float, float, float] | None:
     """Places maps so that they are as large as possible, in a figure close to 4:3.
-
-    Args:
-        shape: shape of the weights, [H, Q, K].
-        rows: Q labels.
-        columns: K labels.
-        name_room: height of the name of a map.
 
     Returns:
         The number of maps per row; the width and height of a map, at most CELL per

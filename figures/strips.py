@@ -169,12 +169,9 @@ def map_attention(
 ) -> list[Path]:
     """Draws `position_strips` of images, one file per attention layer and image.
 
-    Args:
-        images: [B, rows, columns, 3] uint8.
-        records: their weights are [B, I, J, I, J].
-        names: file name suffix -> title of the first images, in order.
-        margin: see `position_strips`.
-        folder: folder of the files, attention_<I>_<suffix>.png.
+    The images are [B, rows, columns, 3] uint8, the weights of the records [B, I, J, I,
+    J]. `names` are the suffixes of the files attention_<I>_<suffix>.png and the titles
+    of the first images, in order.
     """
     paths = []
     for record in records:
@@ -193,14 +190,7 @@ def map_attention(
 def image_grid(
     images: np.ndarray, names: Sequence[str], title: str, path: Path
 ) -> Path:
-    """Draws a grid of images, with the names of the rows at the left.
-
-    Args:
-        images: [rows, columns, I, J, 3] uint8.
-        names: names of the rows.
-        title: title of the figure.
-        path: PNG file to write; its folder is created.
-    """
+    """Draws images [rows, columns, I, J, 3] uint8 in a grid, with names of the rows."""
     gap = max(1, images.shape[2] // 16)
     padding = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
     images = np.pad(images, padding, constant_values=255)

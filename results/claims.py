@@ -153,13 +153,7 @@ def _compare(
 
 
 def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) -> str:
-    """Returns the claims of one table as Markdown.
-
-    Args:
-        table: the table.
-        rows: its tested claims.
-        records: the records of all runs.
-    """
+    """Returns the claims of one table as Markdown."""
     title, metric = table.tested_metric
     lines = [
         [
@@ -183,12 +177,7 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
 
 
 def in_words(table: Table, rows: Sequence[Tested]) -> str:
-    """Returns the claims of one table as a list of sentences.
-
-    Args:
-        table: the table.
-        rows: its tested claims.
-    """
+    """Returns the claims of one table as a list of sentences."""
     title, metric = table.tested_metric
     lines = []
     for row in rows:
@@ -205,13 +194,7 @@ def in_words(table: Table, rows: Sequence[Tested]) -> str:
 def seeds(
     tables: Mapping[str, Table], records: Sequence[Record], homes: Mapping[str, str]
 ) -> str:
-    """Returns the planned seeds of the tables with claims, and their price.
-
-    Args:
-        tables: the tables by name.
-        records: the records of all runs.
-        homes: page of each table.
-    """
+    """Returns the planned seeds of the tables with claims, and their price."""
     lines = []
     for name, table in tables.items():
         if not table.claims:
@@ -254,12 +237,7 @@ def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, fl
 
 
 def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
-    """Returns the claims of all tables as Markdown.
-
-    Args:
-        groups: the tables by name.
-        homes: page of each table.
-    """
+    """Returns the claims of all tables as Markdown."""
     lines = []
     for name, group in groups.items():
         table = group.table
@@ -288,11 +266,7 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
 
 
 def counts(groups: Mapping[str, Measured]) -> str:
-    """Returns the numbers of claims by verdict, as sentences.
-
-    Args:
-        groups: the tables by name.
-    """
+    """Returns the numbers of claims by verdict, as sentences."""
     rows = [row for group in groups.values() for row in tested(group)]
     count = Counter(row.verdict.text for row in rows)
     against = count[significance.RIVAL_BELOW]

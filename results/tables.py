@@ -29,9 +29,7 @@ def tables(
 ) -> dict[str, pages.Show]:
     """Returns the function that writes each table, by name.
 
-    Args:
-        folder: the folder of the records.
-        homes: the page of each table, which the table of headline results links to.
+    `homes` are the pages of the tables, which other tables link to.
 
     Returns:
         Functions that take names of runs (all if empty) and return Markdown, or raise a

@@ -115,13 +115,10 @@ class Comparison(NamedTuple):
 
 
 def comparisons(systems: Mapping[str, Mapping[str, Any]]) -> list[Comparison]:
-    """Compares each system of this project with the fastest other one.
+    """Compares each system of this project in a record with the fastest other one.
 
     Another system whose name ends with a case, such as ", batch 1", is compared in that
     case only.
-
-    Args:
-        systems: of a record, by name.
     """
     result = []
     for ours in systems:
@@ -182,12 +179,7 @@ def summary(benchmarks: list[Record]) -> str:
 
 
 def render(benchmarks: list[Record], page: str) -> str:
-    """Returns the tables of a page as Markdown, in the order of `BENCHMARKS`.
-
-    Args:
-        benchmarks: the records.
-        page: a value of `Benchmark.page`.
-    """
+    """Returns the tables of a page of docs/, in the order of `BENCHMARKS`."""
     by_name = {record["name"]: record for record in benchmarks}
     tables = [
         table(by_name[name])

@@ -25,11 +25,8 @@ def run(
 ) -> int:
     """Runs a sweep, or joins it; returns the exit status.
 
-    Args:
-        plan: the plan.
-        shares: shares of the machine, each for a run at a time.
-        joins: whether another process leads the sweep and writes its tables.
-        fail_fast: stop all runs as soon as one has failed.
+    `joins` says whether another process leads the sweep and writes its tables; with
+    `fail_fast`, all runs stop as soon as one has failed.
 
     Raises:
         UserError: if runs have failed, or the folder cannot be written.

@@ -146,9 +146,8 @@ def _entitle(figure: Any, name: str, plan: Plan, rows: Sequence[Row]) -> None:
 def export(plan: Plan, path: Path) -> None:
     """Writes a study to an SQLite database, in place of an earlier one of the sweep.
 
-    Args:
-        plan: a plan; its folder is the name of the study.
-        path: the database; studies of other sweeps in it are kept.
+    The study is named after the folder of the plan; studies of other sweeps in the
+    database are kept.
 
     Raises:
         UserError: if it cannot be written, or is not a database of Optuna.

@@ -31,9 +31,7 @@ class Share(NamedTuple):
 def shares(count: int, flag: str) -> list[Share]:
     """Divides the machine among processes: a GPU each if there are any, else cores.
 
-    Args:
-        count: number of processes.
-        flag: name of the flag with this number, for errors.
+    `flag` names the flag with this number in errors.
 
     Raises:
         UserError: if `count` is below 1 or above the number of cores or GPUs.

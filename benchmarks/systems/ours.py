@@ -84,10 +84,6 @@ def training(config, assets):
     """Returns a task, its training step, and its number of parameters.
 
     The step takes a batch and waits until the update is computed.
-
-    Args:
-        config: config of the task.
-        assets: assets of the task.
     """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
     task = config.task(config, assets)
@@ -108,9 +104,8 @@ def gflop(function, *args) -> float:
 
     A product inside a scan counts once per iteration.
 
-    Args:
-        function: traceable by jax, without while loops of unknown length.
-        *args: arguments of the function; shapes are enough.
+    The function is traceable by jax, without while loops of unknown length; of its
+    arguments, shapes are enough.
     """
     return 1e-9 * _flop(jax.make_jaxpr(function)(*args).jaxpr)
 
