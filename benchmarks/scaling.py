@@ -5,7 +5,7 @@
 The step of `configs/transformer_nmt.py:big` is compiled for a mesh of eight devices,
 with abstract arrays: nothing is computed. XLA counts the floating-point operations of
 a device, and `training.sharding_table` the bytes of its collective operations. With
-the published rates of a chip (`CHIP`) they give the time of a step on n chips:
+the published rates of a chip they give the time of a step on n chips:
 
     computation    = operations / FLOPS
     communication  = (n - 1) / n * (2 * all-reduce + all-gather + reduce-scatter) / ICI
@@ -53,22 +53,9 @@ STATES = {"one device": ALONE}
 STATES |= {f"`{axis}`, 8 devices": ALONE | {axis: DEVICES} for axis in ALONE}
 
 
-class Chip(NamedTuple):
-    """Published rates of a chip.
-
-    Attributes:
-        name: name of the generation.
-        flops: operations per second in bfloat16.
-        ici: bytes per second to other chips, over all of its links.
-    """
-
-    name: str
-    flops: float
-    ici: float
-
-
-# https://cloud.google.com/tpu/docs/v5p: 459 TFLOPS, 4,800 Gbit/s.
-CHIP = Chip("TPU v5p", 459e12, 4800e9 / 8)
+# TPU v5p, https://cloud.google.com/tpu/docs/v5p: 459 TFLOPS, 4,800 Gbit/s.
+FLOPS = 459e12  # operations per second in bfloat16
+ICI = 4800e9 / 8  # bytes per second to other chips, over all links of a chip
 
 
 class Step(NamedTuple):
@@ -86,18 +73,18 @@ class Step(NamedTuple):
     gathered: int
     scatters: bool
 
-    def computation(self, chip: Chip = CHIP) -> float:
+    def computation(self) -> float:
         """Returns the seconds of the computation."""
-        return self.operations / chip.flops
+        return self.operations / FLOPS
 
-    def communication(self, chips: int, chip: Chip = CHIP) -> float:
+    def communication(self, chips: int) -> float:
         """Returns the seconds of the communication on a number of chips."""
         sent = (1 if self.scatters else 2) * self.reduced + self.gathered
-        return (chips - 1) / chips * sent / chip.ici
+        return (chips - 1) / chips * sent / ICI
 
-    def efficiency(self, chips: int, chip: Chip = CHIP) -> tuple[float, float]:
+    def efficiency(self, chips: int) -> tuple[float, float]:
         """Returns the efficiency without overlap and with full overlap."""
-        computed, sent = self.computation(chip), self.communication(chips, chip)
+        computed, sent = self.computation(), self.communication(chips)
         return computed / (computed + sent), computed / max(computed, sent)
 
 

@@ -1,30 +1,8 @@
 """Neural Turing Machine (Graves et al. 2014) and LSTM, on the paper's tasks."""
 
-from results.schema import Chart, Run, Table, claims, fields, runs
+from results.schema import Chart, Table, claims, fields, runs
 
 _SPEED = fields("steps/s: steps_per_second | waiting for data: waiting")
-_LABELS = {
-    "": "NTM, LSTM controller",
-    "_feedforward": "NTM, feed-forward controller",
-    "_lstm": "LSTM, 3 × 128",
-}
-_BETWEEN = "between the LSTM and the optimal predictor"
-
-
-def _runs(task: str, *papers: str, seeds: tuple[int, ...] = (0,)) -> tuple[Run, ...]:
-    """The three models on a task; `seeds` are those of the feed-forward controller."""
-    return tuple(
-        Run(
-            name=f"ntm_{task}{model}",
-            config=f"ntm_{task}{model.replace('_', ':')}",
-            label=label,
-            paper=paper,
-            seeds=seeds if model == "_feedforward" else (0,),
-        )
-        for (model, label), paper in zip(_LABELS.items(), papers, strict=True)
-    )
-
-
 TABLES = {
     "ntm_copy": Table(
         rate="chosen for the NTM",
@@ -35,13 +13,13 @@ TABLES = {
         columns=_SPEED,
         digits=2,
         lower=True,
-        runs=_runs(
-            "copy",
-            "≈ 0 bits",
-            "≈ 0 bits",
-            "≈ 0.5 bits after 1M sequences (3 × 256)",
-            seeds=(0, 1, 2),
-        ),
+        runs=runs("""
+        ntm_copy ntm_copy | NTM, LSTM controller | ≈ 0 bits
+        ntm_copy_feedforward ntm_copy:feedforward
+            | NTM, feed-forward controller | ≈ 0 bits | 3
+        ntm_copy_lstm ntm_copy:lstm
+            | LSTM, 3 × 128 | ≈ 0.5 bits after 1M sequences (3 × 256)
+        """),
         claims=claims("""
         ntm_copy > ntm_copy_lstm
             | the NTM learns to copy much faster than the LSTM | Graves et al. (2014)
@@ -54,12 +32,13 @@ TABLES = {
         columns=_SPEED,
         digits=2,
         lower=True,
-        runs=_runs(
-            "recall",
-            "≈ 0 bits",
-            "≈ 0 bits",
-            "not learned after 1M sequences (3 × 256)",
-        ),
+        runs=runs("""
+        ntm_recall ntm_recall | NTM, LSTM controller | ≈ 0 bits
+        ntm_recall_feedforward ntm_recall:feedforward
+            | NTM, feed-forward controller | ≈ 0 bits
+        ntm_recall_lstm ntm_recall:lstm
+            | LSTM, 3 × 128 | not learned after 1M sequences (3 × 256)
+        """),
         claims=claims("""
         ntm_recall_feedforward > ntm_recall ntm_recall_lstm
             | recall is learned best with a feed-forward controller
@@ -71,9 +50,14 @@ TABLES = {
         metrics=fields("bits: bits | bits of the optimal predictor: optimum"),
         columns=_SPEED,
         lower=True,
-        runs=_runs(
-            "ngrams", _BETWEEN, _BETWEEN, "≈ 136 bits (3 × 128)", seeds=(0, 1, 2)
-        ),
+        runs=runs("""
+        ntm_ngrams ntm_ngrams
+            | NTM, LSTM controller | between the LSTM and the optimal predictor
+        ntm_ngrams_feedforward ntm_ngrams:feedforward
+            | NTM, feed-forward controller
+            | between the LSTM and the optimal predictor | 3
+        ntm_ngrams_lstm ntm_ngrams:lstm | LSTM, 3 × 128 | ≈ 136 bits (3 × 128)
+        """),
         claims=claims("""
         ntm_ngrams > ntm_ngrams_lstm | the NTM beats the LSTM | Graves et al. (2014)
         """),
@@ -110,7 +94,11 @@ FIGURES = tuple(
         file=f"docs/figures/ntm_{task}_curves.png",
         title=title,
         value_title="bits per sequence",
-        lines={label: f"ntm_{task}{model}" for model, label in _LABELS.items()},
+        lines={
+            "NTM, LSTM controller": f"ntm_{task}",
+            "NTM, feed-forward controller": f"ntm_{task}_feedforward",
+            "LSTM, 3 × 128": f"ntm_{task}_lstm",
+        },
     )
     for task, title in (
         ("copy", "Copying 20 vectors"),

@@ -16,7 +16,7 @@ from benchmarks import scaling
 from configs import transformer_nmt
 from training.optimizers import adam
 
-chip = scaling.Chip("a chip", flops=1000.0, ici=10.0)
+scaling.FLOPS, scaling.ICI = 1000.0, 10.0
 sums = scaling.Step(operations=6000, reduced=20, gathered=0, scatters=False)
 parts = scaling.Step(operations=6000, reduced=20, gathered=40, scatters=True)
 config = transformer_nmt.get_config("smoke")
@@ -28,9 +28,9 @@ page.write_text("a\\n<!-- state:begin -->\\nold\\n<!-- state:end -->\\nb\\n")
 scaling.write(page, "state", scaling.state_table(config))
 print(json.dumps({
     "page": page.read_text(),
-    "times": [sums.computation(chip), sums.communication(4, chip)],
-    "parts": parts.communication(4, chip),
-    "efficiency": sums.efficiency(4, chip),
+    "times": [sums.computation(), sums.communication(4)],
+    "parts": parts.communication(4),
+    "efficiency": sums.efficiency(4),
     "steps": [step._asdict() for step in steps],
 }))
 """
