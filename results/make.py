@@ -13,9 +13,8 @@ import shlex
 import statistics
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import jax
@@ -74,26 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _make_all(trainings: Sequence[tuple[Run, int]], shares: Sequence[Share]) -> None:
     """Runs all trainings, one at a time on each share of the machine."""
-    free: Queue[Share] = Queue()
-    for share in shares:
-        free.put(share)
-    processes = workers.Processes()
+    processes, waiting = Processes(), iter(trainings)
 
-    def make_on_free_share(run: Run, seed: int) -> None:
-        share = free.get()
-        try:
-            make(run, seed, share, processes)
-        finally:
-            free.put(share)
+    def make_all(share: Share) -> None:
+        for run, seed in waiting:
+            try:
+                make(run, seed, share, processes)
+            except BaseException:  # a failed run or a signal: start no further run
+                list(waiting)
+                raise
 
     with workers.stopping(processes), ThreadPoolExecutor(len(shares)) as pool:
-        try:
-            futures = [pool.submit(make_on_free_share, *args) for args in trainings]
-            for future in as_completed(futures):
-                future.result()
-        except BaseException:  # a failed run or a signal: start no further run
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        list(pool.map(make_all, shares))
 
 
 def is_current(run: Run, seed: int) -> bool:

@@ -159,14 +159,12 @@ def gather(tree, parents):
     return jax.tree.map(lambda x: x[rows, parents] if x.ndim > 1 else x, tree)
 
 
-def beam_search(model, params, cache, source, encoded, beam, length, alpha, eos):
-    """Returns the best sequences [B, L]; `cache` has [B, K, ...] leaves."""
-    batch = source.shape[0]
+def beam_search(model, params, cache, encoded, source, beam, length, alpha):
+    """Returns the best sequences [B, L]; `cache` has [B, K, ...] leaves.
 
-    def tile(x):
-        return jnp.repeat(x, beam, axis=0)
-
-    source, encoded = tile(source), tile(encoded)
+    No token ends a hypothesis: all run to the last step.
+    """
+    batch, eos = len(source) // beam, -1
     never = jnp.full((batch, beam), NEVER)
     sequences = jnp.zeros((batch, beam, length + 1), jnp.int32)
 
@@ -253,36 +251,19 @@ def build(mode: str, spec: dict):
     else:
         length, beam = spec["target"], spec["beam"]
         decoder = Transformer(spec, decode=True)
-        hypotheses = spec["batch_size"] * beam
-
-        def empty_cache():
-            full = jnp.ones((hypotheses, length), jnp.int32)
-            encoded = jnp.ones((hypotheses, spec["source"], spec["d_model"]))
-            source_ids = jnp.ones((hypotheses, spec["source"]), jnp.int32)
-            variables = decoder.init(rng, encoded, source_ids, full, method="read")
-            cache = variables["cache"]
-            return jax.tree.map(
-                lambda x: x.reshape(-1, beam, *x.shape[1:]) if x.ndim else x, cache
-            )
 
         @jax.jit
         def translate(params, source):
             encoded = decoder.apply({"params": params}, source, method="encode")
-            # No token has id -1: every hypothesis runs to the last step.
-            return beam_search(
-                decoder,
-                params,
-                jax.tree.map(jnp.zeros_like, shapes),
-                source,
-                encoded,
-                beam,
-                length,
-                spec["alpha"],
-                -1,
+            tiled = [jnp.repeat(x, beam, axis=0) for x in (encoded, source)]
+            full = jnp.ones((len(source) * beam, length), jnp.int32)
+            cache = decoder.init(rng, *tiled, full, method="read")["cache"]
+            cache = jax.tree.map(
+                lambda x: x.reshape(-1, beam, *x.shape[1:]) if x.ndim else x, cache
             )
-
-        shapes = jax.eval_shape(empty_cache)
-        shapes = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+            return beam_search(
+                decoder, params, cache, *tiled, beam, length, spec["alpha"]
+            )
 
         def step() -> float:
             out = translate(params, source).block_until_ready()
