@@ -56,7 +56,7 @@ def tables(
             shows[f"{name}{pages.IN_WORDS}"] = in_words
     whole: dict[str, Callable[[], str]] = {
         "claims": partial(claims.of_all, measured, homes),
-        "counts": partial(claims.counts, measured),
+        "facts": lambda: f"{claims.counts(measured)} {timings.in_words(benchmarks)}",
         "seeds": partial(claims.seeds, TABLES, all_records, homes),
         "initial_entropy": partial(_initial_entropy, entropies),
         "headline": partial(_headline, measured, homes),

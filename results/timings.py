@@ -1,7 +1,8 @@
 """Tables of the benchmarks: times of this project and of other libraries."""
 
 import re
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from base.storage import markdown_table
@@ -9,6 +10,7 @@ from results import markdown
 from results.records import OURS, Record
 from results.schema import rows
 
+_STEP = "Training step: "  # beginning of a heading
 _MS, _SHARE = {"ms/step": "median_ms"}, {"share of matmul rate": "share"}
 _COMPILATION, _MEMORY = {"compilation, s": "compile_s"}, {"peak memory, MB": "peak_mb"}
 _SEARCH = {"ms/batch": "median_ms", "sentences/s": "rate"}
@@ -147,35 +149,58 @@ def comparisons(systems: Mapping[str, Mapping[str, Any]]) -> list[Comparison]:
     return result
 
 
+def _lowest(benchmarks: list[Record]) -> Iterator[tuple[Benchmark, Record, Comparison]]:
+    """Yields the comparison with the lowest ratio of each benchmark that has any.
+
+    The ratio is that with the same malloc if it was measured.
+    """
+    by_name = {record["name"]: record for record in benchmarks}
+    for name in filter(by_name.__contains__, BENCHMARKS):
+        if compared := comparisons(by_name[name]["systems"]):
+            row = min(compared, key=lambda x: x.same_malloc or x.ratio)
+            yield BENCHMARKS[name], by_name[name], row
+
+
 def summary(benchmarks: list[Record]) -> str:
     """Returns one table of the benchmarks that compare rates with other systems.
 
-    Each row links to the benchmark's own table. It has the comparison with the lowest
-    ratio, with the same malloc if that was measured.
+    Each row has the lowest ratio of a benchmark, and links to its own table.
     """
-    by_name = {record["name"]: record for record in benchmarks}
     lines = []
-    for name, benchmark in BENCHMARKS.items():
-        systems = by_name.get(name, {}).get("systems", {})
-        if compared := comparisons(systems):
-            row = min(compared, key=lambda x: x.same_malloc or x.ratio)
-            lines.append(
-                [
-                    ", ".join(filter(None, [_link(benchmark.heading), row.case])),
-                    row.library,
-                    by_name[name]["device"],
-                    *(x for x, field in benchmark.columns.items() if field == "rate"),
-                    *(
-                        markdown.number(systems[x], "rate")
-                        for x in (row.system, row.other)
-                    ),
-                    f"{row.ratio:.2f}",
-                    markdown.decimal(row.same_malloc, 2),
-                ]
-            )
+    for benchmark, record, row in _lowest(benchmarks):
+        rates = [record["systems"][x] for x in (row.system, row.other)]
+        lines.append(
+            [
+                ", ".join(filter(None, [_link(benchmark.heading), row.case])),
+                row.library,
+                record["device"],
+                *(x for x, field in benchmark.columns.items() if field == "rate"),
+                *(markdown.number(values, "rate") for values in rates),
+                f"{row.ratio:.2f}",
+                markdown.decimal(row.same_malloc, 2),
+            ]
+        )
     titles = ["benchmark", "fastest other system", "measured on", "unit", OURS]
     titles += ["other system", "ratio", "ratio, same malloc"]
     return markdown_table(titles, lines, right_aligned=4) if lines else markdown.EMPTY
+
+
+def in_words(benchmarks: list[Record]) -> str:
+    """Returns the range of the ratios of training steps, with the same malloc."""
+    steps = {
+        f"{benchmark.heading.removeprefix(_STEP)} beside {row.library}": row.same_malloc
+        for benchmark, _, row in _lowest(benchmarks)
+        if benchmark.heading.startswith(_STEP) and row.same_malloc
+    }
+    if not steps:
+        return markdown.EMPTY
+    low, high = (f(steps, key=lambda x: steps[x]) for f in (min, max))
+    return (
+        f"A training step is {steps[low]:.2f} times ({low}) to {steps[high]:.0f} times "
+        f"({high}) as fast as in the fastest other system of its benchmark, with the "
+        f"same cores and malloc; the median of {len(steps)} models is "
+        f"{statistics.median(steps.values()):.1f} times."
+    )
 
 
 def render(benchmarks: list[Record], page: str) -> str:

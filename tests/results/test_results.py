@@ -226,7 +226,7 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 5 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 3 | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    blocks = {"benchmarks", "benchmark_summary", "claims", "counts", "headline"}
+    blocks = {"benchmarks", "benchmark_summary", "claims", "facts", "headline"}
     blocks |= {"initial_entropy", "scaling", "seeds"}
     assert set(tables.tables()) == blocks | {"t"} | figures  # no t_curves
 
@@ -822,6 +822,18 @@ def test_the_summary_has_the_lowest_ratio_of_each_benchmark(tmp_path):
         "some CPU | sentences/s | 28 | 20 | 1.40 | –".split(" | "),
         "Training step: RAM | B | some CPU | steps/s | 9 | 3 | 3.00 | –".split(" | "),
     ]
+    # The ratios of two training steps with the same malloc: 24 / 40 and 16 / 4.
+    put(
+        tmp_path,
+        measured("lstmn_step", {"this project": 16.0, "A": 8.0, "A, same malloc": 4.0}),
+        file=records.BENCHMARKS,
+    )
+    words = show(tmp_path, "facts")
+    assert (
+        "0.60 times (recurrent models beside JoeyNMT) to 4 times (LSTMN beside A"
+        in (words)
+    )
+    assert "the median of 2 models is 2.3 times" in words
 
 
 def test_the_summary_of_no_record_is_no_table(tmp_path):
