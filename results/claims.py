@@ -15,7 +15,7 @@ from results.records import Record, read_translations
 from results.schema import SEEDS, Claim, Measured, Table
 from results.significance import Verdict
 
-_WORDS = ("", "One", "Two", "Three", "Four")
+_WORDS = ("", "one", "two", "three", "four")
 _NUMBER = re.compile(r"\d+")  # of cores or devices
 
 
@@ -171,9 +171,7 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
         return text
     _, hours = _price(table, records, SEEDS)
     count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
-    return (
-        f"{text}\n\n{count}, as planned: five would take {hours:.1f} core-hours more."
-    )
+    return f"{text}\n\nPlanned: {count}; five would take {hours:.1f} more core-hours."
 
 
 def in_words(table: Table, rows: Sequence[Tested]) -> str:

@@ -657,7 +657,7 @@ def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
     table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
     hours = f"{6 * 26 / 60:.1f}"
     assert table.endswith("| holds |")
-    assert note == f"Three seeds, as planned: five would take {hours} core-hours more."
+    assert note == f"Planned: three seeds; five would take {hours} more core-hours."
     assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours} |")
 
 

@@ -51,8 +51,8 @@ checkpoints, and the rows of `metrics.jsonl` without times. The sweep row uses \
 |---|---:|---|
 """  # noqa: E501
 _TAIL = """
-Runs that are killed repeatedly have {many} steps, runs with SIGTERM or a dead process \
-{some}, all others {few}; the sweep has eight trials of 6 steps. All runs use CPU devices and save \
+Runs that are killed repeatedly train for {many} steps, runs with SIGTERM or a dead process \
+for {some}, and all others for {few}. The sweep has eight trials of 6 steps each. All runs use CPU devices and save \
 a checkpoint every {every} steps. When a run finishes, the injection continues on a new run. A kill comes at a random time up to {seconds} s \
 (in the sweep, {sweep_seconds} s) after the start of a process, so kills hit start-up, restore, steps, saves \
 and evaluations. In the sweep they hit in turn a run, the coordinator, and a run that is \
