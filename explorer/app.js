@@ -2,7 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 const CHOICES = {
-  example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: 0,
+  example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: -1,
   scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: false,
 };
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
@@ -66,9 +66,10 @@ class App {
     const attention = all[layer];
     if (!attention) return null;
     choices.query = inside(choices.query, attention.rows);
-    choices.key = inside(choices.key, attention.columns);
     if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
     else if (choices.head !== "max") choices.head = "mean";
+    const { head, query, key } = choices; // by default, the key with the largest weight
+    choices.key = key < 0 ? attention.best(head, query) : inside(key, attention.columns);
     return Object.assign(new Look(attention, choices), { all, layer, tree: result.tree, choices: { ...choices, layer } });
   }
 
@@ -211,17 +212,14 @@ class App {
     const button = (q) => {
       const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]).trim() || "␣" });
       made.dataset.query = q;
-      made.addEventListener("click", () => this.choose(q, this.choices.key));
+      made.addEventListener("click", () => this.choose(q, look.attention.best(look.head, q)));
       return made;
     };
     return element("div", { className: "steps" }, ...look.rows.slice(0, MAX_BUTTONS).map(button));
   }
 
-  #paint({ look, view, canvas, marks }) {
-    const [width, height] = view.size(look);
-    view.paint(new CanvasPainter(canvas, width, height), look);
-    const above = new CanvasPainter(marks, width, height);
-    if (view.mark) view.mark(above, look);
+  #paint({ look, view, canvas }) {
+    view.paint(new CanvasPainter(canvas, ...view.size(look)), look);
     const { attention: a } = look;
     canvas.setAttribute("aria-label", `${a.name} attention, ${a.rows} ${a.titles[0]} by ${a.columns} ${a.titles[1]}; arrow keys move`);
   }
@@ -268,10 +266,10 @@ class App {
       const { attention: a } = figure.look;
       figure.look.query = Math.min(query, a.rows - 1);
       figure.look.key = Math.min(key, a.columns - 1);
-      if (figure.view.mark) {
-        const [width, height] = figure.view.size(figure.look);
-        figure.view.mark(new CanvasPainter(figure.marks, width, height), figure.look);
-      } else if (isNew) this.#paint(figure);
+      const { look, view, marks } = figure;
+      if (isNew && view !== heatMap) this.#paint(figure); // a map is the same at all queries
+      const above = new CanvasPainter(marks, ...view.size(look));
+      view.mark?.(above, look);
       for (const each of figure.querySelectorAll("[data-query]")) {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
@@ -296,13 +294,13 @@ class App {
   // The weights of the second run less those of the first.
   #difference() {
     const figure = element("figure", { className: "panel" });
-    figure.append(element("figcaption", {}, element("strong", { textContent: "difference: second less first" })));
+    figure.append(element("figcaption", {}, element("strong", { textContent: "difference: second minus first" })));
     const [one, other] = this.results.map((result) => this.look(result));
     const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
     const isSame = one && other && same(one.attention.queries, other.attention.queries) &&
       same(one.attention.keys, other.attention.keys);
     if (!isSame) {
-      figure.append(element("p", { textContent: "The two answers have other queries or keys, so that no cell has a partner." }));
+      figure.append(element("p", { textContent: "The two answers have different queries or keys, so their weights cannot be compared." }));
       return figure;
     }
     const canvas = element("canvas"), [width, height] = heatMap.size(one);
@@ -326,7 +324,7 @@ class App {
       const look = [...$("panels").children].find((figure) => figure.look)?.look;
       const next = look?.rows[look.rows.indexOf(look.query) + 1];
       if (next === undefined) return this.#stop();
-      this.choose(next, look.attention.top(look.head, next)[0]?.[0] ?? look.key);
+      this.choose(next, look.attention.best(look.head, next));
     }, MS_PER_STEP);
   }
 
@@ -398,7 +396,7 @@ function sentence({ attention: a, head, query, key }) {
 
 function rowTable(look) {
   const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
-  const exact = a.isExact(head) ? "" : " (of weights of 8 bits)";
+  const exact = a.isExact(head) ? "" : " (of weights rounded to 1/255)";
   const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
   const caption = element("caption", {}, element("bdi", { textContent: shorten(a.queries[query]) }));
   if (entropy !== null) caption.append(` attends to ${Math.exp(entropy).toFixed(1)} keys (entropy ${entropy.toFixed(2)} nats)`);

@@ -90,6 +90,11 @@ class Attention {
     return pairs.sort((a, b) => b[1] - a[1]).slice(0, this.tops);
   }
 
+  // The key with the largest weight of a row; 0 without keys.
+  best(head, row) {
+    return this.top(head, row)[0]?.[0] ?? 0;
+  }
+
   // Entropy of a row in nats; null for a mixture of heads.
   entropyOf(head, row) {
     if (!this.isExact(head)) return null;

@@ -174,13 +174,19 @@ const overImage = {
     return [width * scale + 32, height * scale + 32];
   },
 
+  // Left, top, width and height of a place.
+  box(look, k, places = look.attention.places) {
+    const [w, h] = this.size(look), width = w - 32, height = h - 32;
+    const [top, left, bottom, right] = places.subarray(4 * k, 4 * k + 4);
+    // Whole pixels, so that no gap shows between neighbours.
+    const [x, y, x1, y1] = [left * width, top * height, right * width, bottom * height].map(Math.round);
+    return [16 + x, 16 + y, x1 - x, y1 - y];
+  },
+
   paint(p, look) {
     const { attention: a, query } = look, [w, h] = this.size(look);
     const width = w - 32, height = h - 32, largest = look.maximum(query) || 1;
-    const box = (k, places = a.places) => {
-      const [top, left, bottom, right] = places.subarray(4 * k, 4 * k + 4);
-      return [16 + left * width, 16 + top * height, (right - left) * width, (bottom - top) * height];
-    };
+    const box = (k, places) => this.box(look, k, places);
     const centre = (k) => {
       const [x, y, across, down] = box(k);
       return [x + across / 2, y + down / 2];
@@ -219,12 +225,21 @@ const overImage = {
     if (a.queryPlaces) p.frame(...box(query, a.queryPlaces), ink().mark, 3);
   },
 
+  // A frame around the chosen key.
+  mark(p, look) {
+    const { image, chosen } = look.attention;
+    if (!image || chosen) return;
+    const box = this.box(look, look.key);
+    p.frame(...box, ink().paper, 4);
+    p.frame(...box, css(colour(0.6)), 2);
+  },
+
   // A query that has a place, with the key of its largest weight; elsewhere a key.
   at(look, x, y) {
     const { attention: a } = look, [w, h] = this.size(look);
     const point = [(y - 16) / (h - 32), (x - 16) / (w - 32)];
     const query = a.queryPlaces ? placeAt(a.queryPlaces, point, 0) : -1;
-    if (query >= 0) return [query, a.top(look.head, query)[0][0]];
+    if (query >= 0) return [query, a.best(look.head, query)];
     const key = placeAt(a.places, point, a.image ? 0 : 0.02);
     return key < 0 ? null : [look.query, key];
   },

@@ -177,6 +177,7 @@ def check_keyboard(page):
     )
     assert {*visible, "CANVAS", "SUMMARY"} <= reached
     page.locator(".panel canvas").first.focus()
+    page.evaluate("explorer.choose(0, 0)")
     before = page.inner_text("#live")
     page.keyboard.press("ArrowRight")
     assert page.inner_text("#live") != before
@@ -284,3 +285,27 @@ def test_the_pointer_chooses_a_query_on_the_image_or_else_a_key(opened, count):
     best = given.weights[0].argmax(-1)
     expected = [(2, best[2]), (3, best[3])] if count == 4 else [(0, 2), (0, best[0])]
     assert chosen == expected
+
+
+def test_a_frame_on_the_image_marks_the_chosen_key(opened):
+    places = Places(grid(2, 2), np.zeros((8, 8, 3), np.uint8))
+    given = attention(tokens(3), tokens(4), places=places)
+    page = opened(content([given]))
+
+    def framed():
+        """The keys with a mark at the outer edge of their box."""
+        opacity = """([x, y]) => {
+            const context = document.querySelector('.marks').getContext('2d');
+            const ratio = window.devicePixelRatio;
+            return context.getImageData(x * ratio, y * ratio, 1, 1).data[3];
+        }"""
+        edges = [(16, 121), (435, 121), (16, 331), (435, 331)]
+        return [k for k, edge in enumerate(edges) if page.evaluate(opacity, edge)]
+
+    assert framed() == [given.weights[0, 0].argmax()]
+    page.click(".steps button:nth-child(2)")
+    assert framed() == [given.weights[0, 1].argmax()]
+    canvas = page.locator(".panel canvas").first
+    for key, (x, y) in enumerate([(121, 121), (331, 121), (121, 331), (331, 331)]):
+        canvas.hover(position={"x": x, "y": y})
+        assert framed() == [key]
