@@ -160,7 +160,7 @@ class App {
       $(name).value = choices[name];
     }
     for (const name of FLAGS) $(name).checked = choices[name];
-    $("opacity-row").hidden = choices.view !== "image";
+    $("opacity-row").hidden = choices.view !== "image" || !look?.attention.image;
     $("step-text").textContent = this.page.steps[choices.step];
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
@@ -194,7 +194,7 @@ class App {
     canvas.setAttribute("role", "img");
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
-    if (this.choices.view === "image") figure.append(this.#steps(look));
+    if (this.choices.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
     if (workingsOf(look.attention) && !["heads", "search"].includes(this.choices.view)) {
       const scores = element("canvas", { className: "scores" });
       scores.setAttribute("role", "img");
@@ -391,7 +391,9 @@ function options(select, pairs) {
 function sentence({ attention: a, head, query, key }) {
   const parts = a.top(head, query).filter(([, weight]) => weight > 0.005);
   const list = parts.map(([k, weight]) => `${weight.toFixed(2)} ${shorten(a.keys[k])}`).join(", ");
-  return `${a.titles[0]} ${query + 1}, ${shorten(a.queries[query])}: ${list}. At ${shorten(a.keys[key])}: ${a.text(head, query, key)}.`;
+  const [title] = a.titles, label = shorten(a.queries[query]), at = `${title} ${query + 1}`;
+  const row = title && label !== at ? `${at}, ${label}` : label;
+  return `${row}: ${list}. At ${shorten(a.keys[key])}: ${a.text(head, query, key)}.`;
 }
 
 function rowTable(look) {

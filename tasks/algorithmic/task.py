@@ -217,15 +217,23 @@ class Algorithmic(Task):
 
 
 def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
-    """Attention maps of a sequence, with numbered steps and slots."""
+    """Attention maps of a sequence, with steps from 1 and slots from 0."""
     maps = []
     for record in records:
-        steps, slots = (list(map(str, range(n))) for n in record.weights.shape[1:])
+        *_, count, size = record.weights.shape
+        steps, slots = map(str, range(1, count + 1)), map(str, range(size))
         name = f"{record.kind} weights" + f", layer {record.layer + 1}" * bool(
             record.layer
         )
         maps.append(
-            AttentionMap(name, record.weights, steps, slots, details=record.details)
+            AttentionMap(
+                name,
+                record.weights,
+                list(steps),
+                list(slots),
+                titles=("step", "slot"),
+                details=record.details,
+            )
         )
     return tuple(maps)
 
