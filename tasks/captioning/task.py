@@ -77,7 +77,8 @@ class CaptioningData(Fields):
 
     source: Literal["scenes", "files"] = "scenes"  # generated scenes, or `files`
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
-    groups: tuple[str, ...] = ("animal-", "food-", "person-role")  # of OpenMoji
+    # Of OpenMoji; or shapes, which need no download.
+    groups: tuple[str, ...] = ("animal-", "food-", "person-role")
     size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
     min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene
     max_objects: Annotated[int, _OBJECTS] = 3  # maximum number of drawings per scene

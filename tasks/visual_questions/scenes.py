@@ -27,15 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
-COLOURS = {
-    "red": (220, 40, 40),
-    "green": (40, 160, 60),
-    "blue": (40, 80, 220),
-    "yellow": (235, 200, 30),
-    "purple": (150, 60, 180),
-    "grey": (110, 110, 110),
-}
+from tasks.common.shapes import COLOURS, SHAPES, mask
+
 _NAMES, _PALETTE = tuple(COLOURS), np.array([*COLOURS.values()])
 _MAX_COUNT = 3
 NUMBERS = tuple(map(str, range(_MAX_COUNT + 1)))
@@ -206,21 +199,5 @@ def _paint(
     for shape, side, shade, (top, left, bottom, right) in zip(
         shapes, sides.tolist(), shades, boxes.tolist(), strict=True
     ):
-        image[top:bottom, left:right][_mask(SHAPES[shape], side)] = shade
+        image[top:bottom, left:right][mask(SHAPES[shape], side)] = shade
     return boxes
-
-
-@functools.cache
-def _mask(shape: str, side: int) -> np.ndarray:
-    """Pixels of a shape, bool [side, side]."""
-    y, x = np.mgrid[:side, :side] * 2 / (side - 1) - 1  # from -1 to 1
-    radius, x, height = np.hypot(x, y), abs(x), y
-    y = abs(y)
-    return {
-        "circle": radius <= 1,
-        "square": np.maximum(x, y) <= 0.85,
-        "triangle": x <= (height + 1) / 2,
-        "diamond": x + y <= 1,
-        "cross": np.minimum(x, y) <= 0.3,
-        "ring": (radius <= 1) & (radius >= 0.55),
-    }[shape]

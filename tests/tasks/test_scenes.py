@@ -8,6 +8,7 @@ import pytest
 from base.errors import UserError
 from tasks.captioning import drawings, scenes
 from tasks.captioning.drawings import Drawing
+from tasks.common import shapes
 
 SIZE = 48
 NAMES = [f"{a} {b}" for a in ("red", "big", "old", "wet", "new") for b in "abcdefg"]
@@ -110,6 +111,19 @@ def test_large_scenes_and_too_few_drawings_are_refused():
     plain = [drawing._replace(name=f"n{drawing.code}") for drawing in MADE_UP]
     with pytest.raises(UserError, match="^config.data.groups has no novel drawings$"):
         scenes.Scenes(plain, "novel", size=SIZE)
+
+
+def test_shapes_are_drawn_in_the_colour_of_their_name():
+    selected = drawings.select(["shapes"])
+    images = drawings.draw(selected, 13)
+    assert len({drawing.name for drawing in selected}) == len(selected) == 36
+    for drawing, image in zip(selected, images, strict=True):
+        colour, shape = drawing.name.split()
+        opaque = image[..., 3] == 255
+        np.testing.assert_array_equal(opaque, shapes.mask(shape, 13))
+        assert (image[opaque, :3] == shapes.COLOURS[colour]).all()
+        assert not image[~opaque].any()
+    assert 2 <= len(scenes.novel(selected)) <= 16  # the others are enough for scenes
 
 
 @pytest.mark.network

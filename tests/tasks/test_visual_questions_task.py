@@ -15,6 +15,7 @@ from states import stepped, task_of
 
 from base.errors import UserError
 from configs.vqa_scenes import get_config
+from tasks.common import shapes
 from tasks.common.splits import SPLITS
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
@@ -27,12 +28,12 @@ SIZE, CELL = 64, 21
 
 def shape_of_pixels():
     """Name of the shape by its pixels, without empty rows and columns."""
-    shapes = {}
-    for shape, side in itertools.product(scenes.SHAPES, range(12, CELL + 1)):
-        mask = scenes._mask(shape, side)
+    names = {}
+    for shape, side in itertools.product(shapes.SHAPES, range(12, CELL + 1)):
+        mask = shapes.mask(shape, side)
         mask = mask[mask.any(1)][:, mask.any(0)]
-        assert shapes.setdefault((mask.shape, mask.tobytes()), shape) == shape
-    return shapes
+        assert names.setdefault((mask.shape, mask.tobytes()), shape) == shape
+    return names
 
 
 SHAPE_OF_PIXELS = shape_of_pixels()
@@ -48,7 +49,7 @@ def recognise(image, box):
     pixels = mask[mask.any(1)][:, mask.any(0)]
     distance = {
         name: abs(part[mask].mean(0) - colour).sum()
-        for name, colour in scenes.COLOURS.items()
+        for name, colour in shapes.COLOURS.items()
     }
     colour = min(distance, key=distance.get)
     return colour, SHAPE_OF_PIXELS[pixels.shape, pixels.tobytes()]
@@ -121,8 +122,8 @@ def test_objects_are_numbered_in_their_boxes(drawn):
         for number in numbers:
             rows, columns = np.nonzero(scene.objects == number)
             box = rows.min(), columns.min(), rows.max() + 1, columns.max() + 1
-            shape, colour = divmod(number - 1, len(scenes.COLOURS))
-            expected = list(scenes.COLOURS)[colour], scenes.SHAPES[shape]
+            shape, colour = divmod(number - 1, len(shapes.COLOURS))
+            expected = list(shapes.COLOURS)[colour], shapes.SHAPES[shape]
             if (scene.objects == number).sum() == (box[2] - box[0]) * (box[3] - box[1]):
                 assert recognise(scene.image, box) == expected  # a single one
         empty = scene.image[scene.objects == 0]
@@ -134,7 +135,7 @@ def test_a_missing_object_has_its_colour_and_its_shape_elsewhere():
     for _ in range(50):
         plan = scenes._exists(rng)
         colour, shape = plan.question[0].split()
-        names = [(scenes._NAMES[c], scenes.SHAPES[s]) for s, c in plan.others]
+        names = [(scenes._NAMES[c], shapes.SHAPES[s]) for s, c in plan.others]
         assert any(c == colour and s != shape for c, s in names)
         assert any(s == shape and c != colour for c, s in names)
 
