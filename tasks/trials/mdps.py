@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from tasks.trials.trials import Family, Strategy, uniform
 
-STATES, LENGTH = 10, 10
+STATES, LENGTH = 10, 10  # the papers'
 
 
 class MDP(NamedTuple):
@@ -27,14 +27,14 @@ class MDP(NamedTuple):
 
 
 @functools.cache
-def mdps(actions: int) -> Family:
-    """Returns the family of MDPs with K actions."""
+def mdps(actions: int, states: int = STATES) -> Family:
+    """Returns the family of MDPs with S states and K actions."""
 
     def sample(rng):
         rewards, transitions = jax.random.split(rng)
-        mean = 1 + jax.random.normal(rewards, (STATES, actions))
-        shape = (STATES, actions)
-        return MDP(mean, jax.random.dirichlet(transitions, jnp.ones(STATES), shape))
+        mean = 1 + jax.random.normal(rewards, (states, actions))
+        shape = (states, actions)
+        return MDP(mean, jax.random.dirichlet(transitions, jnp.ones(states), shape))
 
     def step(mdp, state, action, rng):
         noise, transition = jax.random.split(rng)
@@ -43,7 +43,7 @@ def mdps(actions: int) -> Family:
         return jax.random.categorical(transition, logits).astype(jnp.int32), reward
 
     def observe(state):
-        return jax.nn.one_hot(state, STATES)
+        return jax.nn.one_hot(state, states)
 
     return Family(sample, step, observe, actions, LENGTH)
 
@@ -74,7 +74,7 @@ def optimal() -> Strategy:
     )
 
 
-def psrl(actions: int) -> Strategy:
+def psrl(actions: int, states: int) -> Strategy:
     """Posterior sampling: Osband et al. (2013).
 
     Each episode is optimal for an MDP that is drawn from the posterior.
@@ -89,8 +89,8 @@ def psrl(actions: int) -> Strategy:
         return value_iteration(MDP(mean, chances))[0]
 
     def start(mdp, rng):
-        counts = jnp.zeros((STATES, actions, STATES))
-        total = jnp.zeros((STATES, actions))
+        counts = jnp.zeros((states, actions, states))
+        total = jnp.zeros((states, actions))
         return counts, total, draw(counts, total, rng)
 
     def learn(memory, t, state, action, reward, following, rng):
@@ -107,7 +107,8 @@ def psrl(actions: int) -> Strategy:
 
 
 @functools.cache
-def strategies(actions: int, horizon: int) -> dict[str, Strategy]:
+def strategies(actions: int, horizon: int, states: int = STATES) -> dict[str, Strategy]:
     """Returns the strategies by name; "optimal" has read the MDP."""
     del horizon
-    return {"random": uniform(actions), "psrl": psrl(actions), "optimal": optimal()}
+    sampling = psrl(actions, states)
+    return {"random": uniform(actions), "psrl": sampling, "optimal": optimal()}

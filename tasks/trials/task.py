@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.errors import FieldError
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, SIZE
 from base.records import DETAILS, AttentionRecord, records_of
@@ -41,7 +42,7 @@ from tasks.common.policy import (
 from tasks.common.splits import held_out_rng
 from tasks.trials.bandits import bandits
 from tasks.trials.bandits import strategies as bandit_strategies
-from tasks.trials.mdps import mdps
+from tasks.trials.mdps import STATES, mdps
 from tasks.trials.mdps import strategies as mdp_strategies
 from tasks.trials.trials import play, trial
 from training import checks
@@ -60,7 +61,13 @@ class TrialData(Fields):
     problem: Literal["bandit", "mdp"] = "bandit"  # bandits, or tabular MDPs
     episodes: Annotated[int, SIZE] = 10  # N; of a bandit, pulls
     actions: Annotated[int, SIZE] = 5  # K, arms of a bandit
+    states: Annotated[int, SIZE] = STATES  # of an MDP
     batch_size: Annotated[int, BATCH] = 100  # trials of an update
+
+    def __post_init__(self):
+        if self.problem != "mdp" and self.states != STATES:
+            accepted = f"{STATES} with config.data.problem={self.problem}"
+            raise FieldError("states", self.states, accepted)
 
 
 class TrialEvaluation(EvaluationConfig):
@@ -89,9 +96,10 @@ class Trials(Task):
         """Builds the agent and the objective; see `Task`."""
         self.config, data = config, config.data
         family, strategies = PROBLEMS[data.problem]
-        self.family = family(data.actions)
+        sizes = {"states": data.states} if data.problem == "mdp" else {}
+        self.family = family(data.actions, **sizes)
         horizon = data.episodes * self.family.length  # T
-        self._strategies = functools.partial(strategies, data.actions, horizon)
+        self._strategies = functools.partial(strategies, data.actions, horizon, **sizes)
         self._played = functools.cache(self._play)
         self.model = checks.build_model(
             config.architecture, config.model, actions=data.actions, length=horizon

@@ -217,6 +217,8 @@ UNREAD = {
     "las_digits": {"data.test_voice", "data.damaged"} | files(),
     # A user's stories, tested in test_question_answering.py.
     "memory_network_qa": files(),
+    # MDPs.
+    "snail_bandits": {"data.states"},
     # Translators with attention.
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     # Other images than generated ones.

@@ -16,8 +16,8 @@ from tasks.trials.bandits import bandits, gittins_indices, thompson, ucb1
 from tasks.trials.mdps import LENGTH, MDP, STATES, mdps, value_iteration
 from tasks.trials.mdps import strategies as mdp_strategies
 from tasks.trials.trials import play, trial
-from training import loop
-from training.task import NoOptions, create
+from training import configuration, loop
+from training.task import NoOptions, Task, create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -83,16 +83,18 @@ def test_an_arm_pays_with_its_chance():
         np.testing.assert_allclose(pull(keys).mean(), chance, atol=0.03)
 
 
-def test_an_mdp_has_distributions_over_states_and_noisy_rewards():
-    family = mdps(3)
+@pytest.mark.parametrize("states", [STATES, 7])
+def test_an_mdp_has_distributions_over_states_and_noisy_rewards(states):
+    family = mdps(3, states)
     mdp = jax.vmap(family.sample)(jax.random.split(jax.random.key(0), 101))
-    assert mdp.chances.shape == (101, STATES, 3, STATES)
+    assert mdp.chances.shape == (101, states, 3, states)
+    assert family.observe(jnp.zeros((), int)).shape == (states,)
     np.testing.assert_allclose(mdp.chances.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose([mdp.mean.mean(), mdp.mean.std()], [1, 1], atol=0.06)
     first = jax.tree.map(lambda x: x[0], mdp)
     keys = jax.random.split(jax.random.key(1), 5003)
     state, reward = jax.vmap(lambda rng: family.step(first, 4, 2, rng))(keys)
-    shares = np.bincount(state, minlength=STATES) / len(keys)
+    shares = np.bincount(state, minlength=states) / len(keys)
     np.testing.assert_allclose(shares, first.chances[4, 2], atol=0.03)
     np.testing.assert_allclose(reward.mean(), first.mean[4, 2], atol=0.06)
     np.testing.assert_allclose(reward.std(), 1, atol=0.06)
@@ -186,6 +188,13 @@ def test_a_line_names_a_problem_and_a_seed(task):
     for line in ("maze\t7", name, f"{name}\tx", f"{name}\t{'9' * 5000}"):
         with pytest.raises(UserError, match=f"must be {name}, a tab and a seed"):
             task.parse(line, NoOptions())
+
+
+def test_a_bandit_has_no_states():
+    config = snail_bandits.get_config()
+    config.data.states = 3
+    with pytest.raises(UserError, match="states is 3: must be 10 with .*=bandit$"):
+        configuration.check(config, Task)
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_state(tmp_path):
