@@ -16,15 +16,20 @@ Variants:
 *   `coco`: the model of the paper, for an accelerator and MS-COCO or Flickr8k files
     (`config.data.files`). It uses Adam; for Flickr8k the paper uses RMSProp and does
     not state the learning rate.
-
-There is no variant `tiny`, since the drawings are a download. The first 600 steps
-(`--config.train_steps=600`), two minutes on one core, reach 39 BLEU-4 on the validation
-split (mean of five seeds; floor, random names at random positions: 22.5).
+*   `tiny`: scenes of two coloured shapes, without a download; 57.3 BLEU-4 (floor,
+    random names at random positions: 24.0) after 1,000 steps, which take 32 seconds of
+    CPU time. It learns the positions, and not yet the names.
 """
 
 from ml_collections import ConfigDict
 
-from configs._variants import SMOKE_COSINE, config_maker, cosine, steps
+from configs._variants import (
+    SMOKE_COSINE,
+    config_maker,
+    cosine,
+    cosine_steps,
+    steps,
+)
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
 from training.optimizers import adam
@@ -70,6 +75,20 @@ VARIANTS = {
         "evaluation.checkpoint": "best",  # early stopping on BLEU
     }
     | steps(100_000),
+    "tiny": cosine_steps(1000)
+    | {
+        "data.groups": ("shapes",),  # needs no download
+        "data.size": 48,
+        "data.max_objects": 2,
+        "data.max_length": 16,
+        "optimizer.learning_rate": 0.003,
+        "optimizer.warmup": 50,
+        "model.channels": (32, 64),
+        "model.embedding": 32,
+        "model.hidden": 64,
+        "model.score_hidden": 32,
+        "evaluation.images": 200,
+    },
     "smoke": SMOKE_COSINE
     | {
         "model.hidden": 11,

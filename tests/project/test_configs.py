@@ -114,6 +114,9 @@ TINY = {
     "lstmn_language": floors.agreements,
     "lstmn_sentences": floors.labels,
     "lstmn_text": floors.frequencies,
+    "captioning": lambda config: {
+        "random": floors.captions(config)["random positions, random names"]
+    },
     "snail_bandits": floors.FLOORS["bandits"],
     "snail_fewshot": lambda config: {"nearest neighbour": {"accuracy": 50.8}},
     "icm_rooms": floors.FLOORS["curiosity"],
