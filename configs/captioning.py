@@ -23,13 +23,7 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._variants import (
-    SMOKE_COSINE,
-    config_maker,
-    cosine,
-    cosine_steps,
-    steps,
-)
+from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
 from training.optimizers import adam

@@ -10,9 +10,8 @@ Variants:
 
 *   `n_25`, `n_100`: 25 and 100 episodes.
 *   `lstm`: an LSTM in place of SNAIL.
-
-There is no variant `tiny`: 100 updates on trials of two episodes take a minute, and
-the reward is still that of uniform actions. Longer runs have not been measured yet.
+*   `tiny`: two episodes in an MDP of 2 states and 3 actions; 600 steps, reward 23.2
+    (floor, uniform actions: 19.9; posterior sampling: 22.7) in 68 seconds of CPU time.
 """
 
 from ml_collections import ConfigDict
@@ -35,6 +34,15 @@ VARIANTS = {
     "n_25": {"data.episodes": 25},
     "n_100": {"data.episodes": 100},
     "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
+    "tiny": cosine_steps(600)
+    | {
+        "data.states": 2,
+        "data.actions": 3,
+        "data.episodes": 2,
+        "data.batch_size": 100,
+        "loss.value": 0.05,
+        "loss.entropy": 0.05,
+    },
     "smoke": snail_bandits.VARIANTS["smoke"] | {"data.episodes": 2},
 }
 get_config = config_maker(Trials, SnailAgent, VARIANTS)

@@ -58,8 +58,7 @@ lstmn_sentences | lstmn_sentences:entailment | 3 | Two texts: does one imply the
 pointer_sorting | pointer_sorting:tiny | 3
     | A pointer network learns to sort five numbers
 pointer_hull | pointer_hull:tiny | 3 | A pointer network learns convex hulls
-pointer_tsp | pointer_tsp:small --config.train_steps=1500 | 3
-    | A pointer network learns tours of five cities
+pointer_tsp | pointer_tsp:tiny | 3 | A pointer network learns tours of five cities
 captioning | captioning --config.train_steps=1200 | 2
     | Show, Attend and Tell learns to describe scenes
 las_digits | las_digits --config.train_steps=1500 | 1
@@ -70,6 +69,7 @@ ntm_recall | ntm_recall | 2 | A Neural Turing Machine recalls the next item of a
 vqa_scenes | vqa_scenes | 3 | Two glimpses of an image answer a question
 snail_bandits | snail_bandits --config.train_steps=400 | 2
     | SNAIL pulls the arms of a bandit
+snail_mdp | snail_mdp:tiny | 2 | SNAIL acts in a Markov decision process of two states
 snail_fewshot | snail_fewshot:matching --config.data.shots=1 --config.train_steps=300
     | 3 | A matching network compares a letter with one example of each class
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy

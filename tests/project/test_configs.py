@@ -118,6 +118,7 @@ TINY = {
         "random": floors.captions(config)["random positions, random names"]
     },
     "snail_bandits": floors.FLOORS["bandits"],
+    "snail_mdp": floors.FLOORS["bandits"],
     "snail_fewshot": lambda config: {"nearest neighbour": {"accuracy": 50.8}},
     "icm_rooms": floors.FLOORS["curiosity"],
     "ram_digits": lambda config: {"one of ten classes": {"error": 90.0}},
