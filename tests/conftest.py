@@ -4,11 +4,11 @@ The default tests do not use the network: pip finds no package, and the cache fo
 empty at first, shared by all workers and by the commands that tests run. Tests marked
 `network` use the user's cache folder.
 
-Most tests compile many small programs that run once, so the default tests and their
-commands compile with few of XLA's optimizations, which takes half as long; the slow
-tests use all. `JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= make test` runs the
-default tests with all. Compiled programs are kept in .pytest_cache/xla, which all
-workers, their commands and later calls share.
+Most tests compile many small programs that run once, so all tests and their commands
+compile with few of XLA's optimizations, which takes less than half as long;
+`JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= make test` runs them with all. Compiled
+programs are kept in .pytest_cache/xla, which all workers, their commands and later
+calls share.
 """
 
 import gc
@@ -48,17 +48,17 @@ def pytest_configure(config):
     for name, value in CACHE.items():
         value = os.environ.setdefault(name.upper(), str(value))
         jax.config.update(name, type(CACHE[name])(value))  # jax is imported
-    if "not slow" in config.option.markexpr:
-        for name, value in QUICK_COMPILATION.items():
-            os.environ.setdefault(name, value)
-        quick = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "true"
-        jax.config.update("jax_disable_most_optimizations", quick)  # jax is imported
+    for name, value in QUICK_COMPILATION.items():
+        os.environ.setdefault(name, value)
+    quick = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "true"
+    jax.config.update("jax_disable_most_optimizations", quick)  # jax is imported
 
 
 def pytest_collection_finish():
-    """Excludes modules and tests from garbage collection: it takes a fraction of it."""
+    """Collects garbage seldom, and not in modules and tests: jax makes much of it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
@@ -75,15 +75,6 @@ def _compiled_programs():
     yield
     jax.clear_caches()
     gc.collect()
-
-
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """Compiles with few optimizations, also in tests marked `slow` or `network`."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

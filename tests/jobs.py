@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from smoke import QUICK_COMPILATION, ROOT
+
 HEARTBEAT = 10  # seconds
 FLAGS = (
     "--tune_memory=false",
@@ -30,7 +30,7 @@ def environment(devices):
     return inherited | {
         "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": str(devices),
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # compiles faster
+        **QUICK_COMPILATION,
         "NPROC": "16",  # threads; few of them deadlock with many devices
         "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
     }

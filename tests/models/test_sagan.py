@@ -19,8 +19,6 @@ from models.sagan import (
 )
 from models.spectral import normed_kernel
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
 FIELDS = dict(
     size=SIZE,

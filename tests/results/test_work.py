@@ -1,15 +1,12 @@
 """Memory and speed of training in the records of speech recognisers."""
 
 import jax
-import pytest
 from smoke import run
 
 from results import make
 from results.families import TABLES
 from training import configuration
 from training.task import create
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_the_memory_of_a_step_is_above_that_of_its_arguments():

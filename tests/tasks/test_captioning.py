@@ -33,8 +33,6 @@ from training import configuration, evaluate, optimizers
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Task, create
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 # --- data
 
 

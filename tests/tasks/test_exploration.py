@@ -1,12 +1,12 @@
 """Environments and task of exploration."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 
 import jax
 import jax.numpy as jnp
+import jobs
 import numpy as np
 import optax
 import pytest
@@ -338,11 +338,10 @@ def test_a_run_resumes_bit_for_bit(task, state, step, tmp_path):
 @pytest.mark.slow
 def test_eight_devices_explore_as_one(request):
     if jax.device_count() < 8:
-        flags = "--xla_force_host_platform_device_count=8"
         command = sys.executable, "-m", "pytest", "-q", "-m", "", "-n", "0"
         process = subprocess.run(
             [*command, f"{__file__}::{request.node.name}"],
-            env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags},
+            env=jobs.environment(8),
             capture_output=True,
             text=True,
         )

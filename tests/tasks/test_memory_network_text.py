@@ -14,8 +14,6 @@ from tasks.common.vocabulary import PAD
 from training import evaluate, loop
 from training.task import create
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 B, T, W, D, K, P = 2, 11, 19, 5, 3, 2
 
 

@@ -19,8 +19,6 @@ from tasks.speech.rescoring import (
 )
 from training import loop, trained
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 CHARACTERS = " efghinorstuvwxz"
 
 

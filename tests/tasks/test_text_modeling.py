@@ -16,8 +16,6 @@ from tasks.language.text_modeling import TextModeling
 from training import configuration, evaluate, loop
 from training.task import NoOptions, Task, create
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 B, T = 3, 5
 
 

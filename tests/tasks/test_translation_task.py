@@ -31,8 +31,6 @@ from training.state import gradients
 from training.task import Evaluation, Task, create
 from training.trained import Run
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def make(workdir, **fields):
     config = changed(get_config("smoke"), fields)

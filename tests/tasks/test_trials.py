@@ -19,8 +19,6 @@ from tasks.trials.trials import play, trial
 from training import configuration, loop
 from training.task import NoOptions, Task, create
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SEEDS = seeds(np.random.default_rng(0), 997)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from training import loop
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 ROWS = [f"| {name} | " for name in fault_table.FAULTS]
 
 
@@ -48,7 +47,7 @@ def test_a_few_tries_of_each_fault_lose_nothing(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, quick_compilation):
+def trained(tmp_path_factory):
     """A run with a seed of 0, and its content."""
     workdir = tmp_path_factory.mktemp("trained") / "run"
     loop.train(fault_table.config_of(30), workdir)

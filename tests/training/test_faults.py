@@ -26,11 +26,9 @@ from training import checkpoints, loop
 from training.checkpoints import Checkpoints
 from training.log import Log, read_rows
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, quick_compilation):
+def trained(tmp_path_factory):
     """A run with the checkpoints 9 and 12, the last and the best."""
     workdir = tmp_path_factory.mktemp("trained") / "run"
     loop.train(toy.get_config(), workdir)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jobs
 import numpy as np
 import optax
 import pytest
@@ -110,14 +111,11 @@ def close(left, right):
 
 def run_with_eight_devices():
     """Runs the current test again, in a process with eight devices."""
-    flags = "--xla_force_host_platform_device_count=8"
-    flags += " --xla_backend_optimization_level=0"  # compiles faster
     test, _, _ = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")
     process = subprocess.run(
         # -m "": whatever its markers.
         [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", test],
-        # Without NPROC, many steps in flight on CPU devices deadlock.
-        env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        env=jobs.environment(8),
         capture_output=True,
         text=True,
         cwd=ROOT,
