@@ -2,14 +2,17 @@
 
 import contextlib
 import io
+import os
 import runpy
 import signal
 import traceback
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 from absl import flags
-from smoke import ROOT
+
+ROOT = Path(__file__).parent.parent
 
 
 class Result(NamedTuple):
@@ -33,12 +36,15 @@ def call(command, *arguments, stdin=b""):
     """
     handler = signal.getsignal(signal.SIGINT)
     source = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
+    # It is too late to create more devices.
+    environ = {"JAX_NUM_CPU_DEVICES": os.environ.get("JAX_NUM_CPU_DEVICES", "1")}
     output = io.TextIOWrapper(io.BytesIO(), "utf-8")
     errors, status = io.StringIO(), 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(output))
         stack.enter_context(contextlib.redirect_stderr(errors))
         stack.enter_context(mock.patch("sys.stdin", source))
+        stack.enter_context(mock.patch.dict(os.environ, environ))
         file = ROOT / command
         if not command.endswith(".py"):
             file = ROOT / command.replace(".", "/")

@@ -8,7 +8,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+import in_process
+from in_process import ROOT
+from tracing import traced
 
 # With these variables XLA optimizes little, and compiles in less than half the time.
 QUICK_COMPILATION = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
@@ -18,25 +20,19 @@ if metadata.version("jaxlib").startswith(("0.10.", "0.11.")):  # later versions 
 FULL_COMPILATION = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
 
 
-def call(*command, stdin="", env=None, reads=None):
+def call(*command, stdin="", env=None):
     """Runs an entry point; returns the completed process with its output as text.
-
-    It compiles quickly, since the programs run for about a second, unless `env` has
-    other values of the variables.
 
     Args:
         *command: the entry point and its flags.
         stdin: its standard input.
         env: its environment; by default that of the tests.
-        reads: file for the names of the config fields that are read, see `tracing`.
     """
-    tracing = ["tests/tracing.py", str(reads)] if reads else []
-    env = {**QUICK_COMPILATION, **(env or os.environ)}
     return subprocess.run(
-        [sys.executable, *tracing, *command],
+        [sys.executable, *command],
         cwd=ROOT,
         input=stdin,
-        env=env | {"PYTHONPATH": str(ROOT)},
+        env=(env or os.environ) | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         encoding="utf-8",
         timeout=540,
@@ -47,7 +43,7 @@ def call(*command, stdin="", env=None, reads=None):
 def run(config):
     """Trains `configs/<config>.py:smoke` once for all workers; returns its folder.
 
-    The file `reads` next to it lists the config fields that training read. Only the
+    The file `trained` next to it lists the config fields that training read. Only the
     tests of all configs write into the folder; others copy it.
     """
     folder = Path(os.environ["ATTENTION_TEST_DATA"]) / "smoke" / config
@@ -56,13 +52,13 @@ def run(config):
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not trained.exists():
-            process = call(
-                "train.py",
-                f"--config=configs/{config}.py:smoke",
-                f"--workdir={workdir}",
-                "--tune_memory=false",
-                reads=folder / "reads",
-            )
-            assert process.returncode == 0, process.stderr
-            trained.touch()
+            with traced() as trace:
+                result = in_process.call(
+                    "train.py",
+                    f"--config={ROOT}/configs/{config}.py:smoke",
+                    f"--workdir={workdir}",
+                    "--tune_memory=false",
+                )
+            assert result.status == 0, result.errors
+            trained.write_text("\n".join(trace.fields))
     return workdir

@@ -1,17 +1,13 @@
-"""Records which fields of a config are read, in this process or by an entry point.
+"""Records which fields of a config are read.
 
-    python tests/tracing.py FILE train.py --config=... --workdir=...
-
-FILE gets one line per field, such as "model.hidden". A field counts as read if the
-project's code takes its value from the config, or from the attribute of the model that
-it was passed to. Checks and records do not count as reads: functions whose names begin
-with `check` or `_check`, and `training/configuration.py`.
+A field counts as read if the project's code takes its value from the config, or from
+the attribute of the model that it was passed to. Checks and records do not count as
+reads: functions whose names begin with `check` or `_check`, and
+`training/configuration.py`.
 """
 
-import atexit
 import contextlib
 import re
-import runpy
 import sys
 from pathlib import Path
 from unittest import mock
@@ -122,26 +118,10 @@ class Trace:
 
 @contextlib.contextmanager
 def traced():
-    """Yields a `Trace` that is active within the context."""
+    """Yields a `Trace`, with every config that is read from a file, in the context."""
     with contextlib.ExitStack() as stack:
-        yield Trace(stack)
-
-
-def main():
-    file, *arguments = sys.argv[1:]
-    trace = Trace(contextlib.ExitStack())
-    for name in ("read", "load"):
-        original = getattr(configuration, name)
-        setattr(configuration, name, lambda *args, f=original: trace.add(f(*args)))
-    sys.argv[:] = arguments
-
-    @atexit.register
-    def write():
-        with Path(file).open("a") as lines:
-            lines.writelines(f"{name}\n" for name in sorted(trace.fields))
-
-    runpy.run_path(arguments[0], run_name="__main__")
-
-
-if __name__ == "__main__":
-    main()
+        trace = Trace(stack)
+        for name in ("read", "load"):
+            read = getattr(configuration, name)
+            trace._patch(configuration, name, lambda *args, f=read: trace.add(f(*args)))
+        yield trace

@@ -52,7 +52,7 @@ CASES = read((ROOT / "tests/bad_inputs.txt").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, quick_compilation):
+def folder(tmp_path_factory):
     """A folder with the files and runs that the commands name."""
     path = tmp_path_factory.mktemp("bad_inputs")
     bad_files.write(path)
@@ -63,7 +63,6 @@ def folder(tmp_path_factory, quick_compilation):
 def here(folder, monkeypatch):
     """The folder as the working directory of commands in this process."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # too late to create more
     monkeypatch.setenv("PATH", "")  # without espeak-ng
     monkeypatch.setattr(runtime, "tune_memory", lambda enabled: None)
     load = functools.cache(trained.load)

@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import in_process
 import jax
 import letters
 import photos
@@ -25,11 +26,11 @@ from training.checks import build_model
 from training.task import create
 
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
-# Smoke variants outside the default tests: one downloads drawings; the others take more
-# than ten seconds and share model and task with a config inside.
+# Smoke variants outside the default tests: one downloads drawings; the others share
+# their task, and most their model, with a config inside.
 MARKS = {"captioning": pytest.mark.network} | dict.fromkeys(
     [
-        "bahdanau_nmt",
+        "luong_nmt",
         "ntm_ngrams",
         "ntm_recall",
         "ntm_repeat_copy",
@@ -58,36 +59,33 @@ def test_short_variants_fit_their_steps_and_an_unknown_one_is_refused(name):
 
 @functools.cache
 def evaluated(name):
-    """Runs eval.py on the smoke run; returns the finished process."""
-    workdir = run(name)
-    flags = f"--workdir={workdir}", "--tune_memory=false", "--figures=false"
-    return call("eval.py", *flags, reads=workdir.parent / "reads")
+    """Runs eval.py on the smoke run; returns the result and the fields it reads."""
+    flags = f"--workdir={run(name)}", "--tune_memory=false", "--figures=false"
+    with traced() as trace:
+        return in_process.call("eval.py", *flags), trace.fields
 
 
 @functools.cache
 def predicted(name):
-    """Runs predict.py on the smoke run; returns the process and its figures."""
+    """Runs predict.py on the smoke run; returns result, figures and fields it reads."""
     workdir = run(name)
     figures = Path(tempfile.mkdtemp(dir=workdir.parent))
-    process = call(
-        "predict.py",
-        f"--workdir={workdir}",
-        "--checkpoint=average",
-        f"--figures={figures}",
-        stdin=INPUTS.get(name, "one\ntwo\n"),
-        reads=workdir.parent / "reads",
-    )
-    return process, list(figures.glob("*.png"))
+    flags = f"--workdir={workdir}", "--checkpoint=average", f"--figures={figures}"
+    stdin = INPUTS.get(name, "one\ntwo\n").encode()
+    with traced() as trace:
+        result = in_process.call("predict.py", *flags, stdin=stdin)
+    return result, list(figures.glob("*.png")), trace.fields
 
 
 @pytest.mark.parametrize("name", SMOKE)
 def test_the_smoke_variant_trains_and_evaluates(name):
-    workdir, process = run(name), evaluated(name)
-    assert process.returncode == 0, process.stderr
+    workdir, (result, _) = run(name), evaluated(name)
+    assert result.status == 0, result.errors
     report = json.loads((workdir / "eval_test.json").read_text())
-    assert report == json.loads(process.stdout)
+    assert report == json.loads(result.output)
     metric = module(name).get_config("smoke").task.metric[0]
     assert isinstance(report[metric], float)
+    assert not (workdir / "figures" / "test").exists()  # --figures=false
     # A translator without attention has figures of its scores alone, by eval.py.
     drawn = list((workdir / "figures").rglob("*.png"))
     assert bool(drawn) == (name != "seq2seq_nmt")
@@ -182,16 +180,17 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", SMOKE)
 def test_the_smoke_variant_predicts_and_draws_attention(name):
-    process, figures = predicted(name)
+    result, figures, _ = predicted(name)
     if name == "seq2seq_nmt":
-        assert process.returncode == 1 and process.stderr.count("\n") == 1
-        assert "seq2seq has no attention to draw" in process.stderr.lower()
-        process = call("predict.py", f"--workdir={run(name)}", stdin="one\ntwo\n")
+        assert result.status == 1 and result.errors.count("\n") == 1
+        assert "seq2seq has no attention to draw" in result.errors.lower()
+        workdir = f"--workdir={run(name)}"
+        result = in_process.call("predict.py", workdir, stdin=b"one\ntwo\n")
     else:
         # A generator's attention is drawn beside its images.
         assert len(figures) == (4 if name == "sagan" else 2)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.count("\n") == 2
+    assert result.status == 0, result.errors
+    assert result.output.count("\n") == 2
 
 
 # Fields that the smoke variant does not read, with changes under which it does.
@@ -247,9 +246,8 @@ def read_in_a_step(config, folder):
 @pytest.mark.parametrize("name", SMOKE)
 def test_every_field_is_read(name, tmp_path):
     config = module(name).get_config("smoke")
-    assert evaluated(name).returncode == 0
-    assert predicted(name)[0].returncode in (0, 1)
-    read = set((run(name).parent / "reads").read_text().split())
+    read = {*(run(name).parent / "trained").read_text().split()}
+    read |= evaluated(name)[-1] | predicted(name)[-1]
     unread = set(leaves(config)) - read - UNREAD.get(name, set())
     changes = {}
     for field in unread & ELSEWHERE.keys():
