@@ -19,7 +19,7 @@ from training.log import read_rows
 SYSTEMS = {
     "transformer_nmt": ("--config.evaluation.batch_size=16",),
     "captioning": ("--config.evaluation.batch_size=3",),
-    "pointer_sorting": ("--config.evaluation.instances=40",),
+    "pointer_hull": ("--config.evaluation.instances=40",),
     "ntm_copy": ("--config.evaluation.sequences=250",),
     "sagan": ("--config.evaluation.images=250",),
     "ff_attention": (),
@@ -52,9 +52,9 @@ def shares(workdir):
 
 
 def marks(config):
-    """The quickest system is a slow test; captioning downloads its drawings."""
+    """A system that slow tests train is one; captioning downloads its drawings."""
     network = [pytest.mark.network] * (config == "captioning")
-    slow = pytest.mark.slow if config == "pointer_sorting" else pytest.mark.jobs
+    slow = pytest.mark.slow if config == "pointer_hull" else pytest.mark.jobs
     return [slow, *network]
 
 
@@ -85,7 +85,7 @@ def test_two_processes_evaluate_as_one_does_each_its_share(config, tmp_path):
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failure_of_one_process_ends_the_evaluation_of_all(tmp_path, failing):
     workdir = tmp_path / "run"
-    started = evaluate("pointer_sorting", workdir, processes=2, failing=str(failing))
+    started = evaluate("pointer_hull", workdir, processes=2, failing=str(failing))
     assert jobs.finish(started, timeout=100) == [CRASH, CRASH]
     texts = jobs.output(workdir.with_suffix(".logs"))
     reason = f"process {failing} of the job has failed: ValueError: this item fails"

@@ -2,11 +2,12 @@
 
 import re
 
+import in_process
 import numpy as np
 import pytest
 from details import weights_of
 from pages import HOSTILE, attention, content, points, tokens, unpack
-from smoke import call, run
+from smoke import run
 
 from base.errors import UserError
 from explorer import examples, page
@@ -78,10 +79,9 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
     workdir, out = run("bahdanau_nmt"), tmp_path / "page.html"
     lines = tmp_path / "lines.txt"
     lines.write_text("the first line\nthe second line\n")
-    process = call(
-        "explore.py", f"--workdir={workdir}", f"--input={lines}", f"--out={out}"
-    )
-    assert process.returncode == 0, process.stderr
+    flags = f"--workdir={workdir}", f"--input={lines}", f"--out={out}"
+    result = in_process.call("explore.py", *flags)
+    assert result.status == 0, result.errors
     header, _ = unpack(out.read_text())
     assert [each["title"] for each in header["examples"]] == [
         "the first line",
@@ -103,11 +103,10 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
 )
 def test_explore_refuses_in_one_line(arguments, message, tmp_path):
     out = tmp_path / "page.html"
-    process = call(
-        "explore.py", f"--workdir={run('bahdanau_nmt')}", f"--out={out}", *arguments
-    )
-    assert process.returncode and not out.exists()
-    assert process.stderr.count("\n") == 1 and message in process.stderr
+    flags = f"--workdir={run('bahdanau_nmt')}", f"--out={out}"
+    result = in_process.call("explore.py", *flags, *arguments)
+    assert result.status and not out.exists()
+    assert result.errors.count("\n") == 1 and message in result.errors
 
 
 def test_runs_of_different_tasks_are_not_compared():
@@ -117,11 +116,15 @@ def test_runs_of_different_tasks_are_not_compared():
 
 
 OF_TEXTS = ["memory_network_qa", "lstmn_sentences", "ff_attention"]
-OF_PLACES = "las_digits pointer_tsp sagan snail_fewshot vqa_scenes".split()
+OF_PLACES = ["las_digits", "sagan", "snail_fewshot", "vqa_scenes", "pointer_tsp"]
+# The default tests train the others in any case.
+SYSTEMS = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name == "pointer_tsp"))
+    for name in (*OF_TEXTS, *OF_PLACES)
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*OF_TEXTS, *OF_PLACES])
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_gets_a_page_without_code_of_its_own(name):
     given = examples.of_split([run(name)], None, "test", 2, scores=True)
     for each in given.examples[0].answers[0][0].attention:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from smoke import run
 
 from base.errors import UserError
 from figures import charts, drawings, heatmaps, strips
@@ -129,10 +130,7 @@ def test_every_figure_of_the_docs_has_a_source():
     assert minutes == sorted(minutes)
 
 
-@pytest.mark.slow
 def test_the_arrays_of_a_run_are_kept_and_its_figures_drawn(tmp_path):
-    from smoke import run
-
     workdir = shutil.copytree(run("kernel_regression"), tmp_path / "kernels")
     (tmp_path / "docs/figures").mkdir(parents=True)
     paths = figures.keep([workdir], tmp_path)

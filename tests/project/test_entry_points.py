@@ -59,7 +59,7 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
             assert min(image.size) > 100
 
 
-def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
+def test_eval_follows_no_link_out_of_the_run(workdir, tmp_path):
     run_copy, outside = tmp_path / "run", tmp_path / "outside"
     shutil.copytree(workdir, run_copy)
     shutil.rmtree(run_copy / "figures")
@@ -73,16 +73,16 @@ def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
     figure = run_copy / "figures" / "test" / "bleu_by_length_test.png"
     figure.symlink_to(outside / "image.png")
     command = "eval.py", f"--workdir={run_copy}", "--beam=1", "--tune_memory=false"
-    process = call(*command, env=bare)
-    assert process.returncode == 0, process.stderr
+    result = in_process.call(*command)
+    assert result.status == 0, result.errors
     assert figure.stat().st_size > 100 and not figure.is_symlink()
     assert json.loads((run_copy / "eval_test.json").read_text())["beam"] == 1
     shutil.rmtree(run_copy / "figures")
     (run_copy / "figures").symlink_to(outside)
-    process = call(*command, env=bare)
-    assert process.returncode == 1
+    result = in_process.call(*command)
+    assert result.status == 1
     message = f"{run_copy}/figures/test is a symbolic link out of {run_copy}: remove it"
-    assert process.stderr.splitlines()[-1] == f"error: {message}"
+    assert result.errors.splitlines()[-1] == f"error: {message}"
     assert sorted(path.name for path in outside.iterdir()) == sorted(names)
     assert {(outside / name).read_text() for name in names} == {"untouched"}
 
@@ -90,12 +90,12 @@ def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
 def test_eval_overrides_evaluation_fields_only(tmp_path):
     folder = shutil.copytree(run("pointer_sorting"), tmp_path / "run")
     command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
-    process = call(*command, "--config.evaluation.sizes=5,7")
-    assert process.returncode == 0, process.stderr
-    assert {"accuracy_5", "accuracy_7"} <= json.loads(process.stdout).keys()
-    process = call(*command, "--config.model.hidden=7")
-    assert process.returncode == 1
-    assert process.stderr.startswith("error: --config.model.hidden=7: only config.eval")
+    result = in_process.call(*command, "--config.evaluation.sizes=5,7")
+    assert result.status == 0, result.errors
+    assert {"accuracy_5", "accuracy_7"} <= json.loads(result.output).keys()
+    result = in_process.call(*command, "--config.model.hidden=7")
+    assert result.status == 1
+    assert result.errors.startswith("error: --config.model.hidden=7: only config.eval")
 
 
 def test_predict_prints_one_line_per_input_line(workdir, bare, tmp_path):
@@ -133,15 +133,15 @@ def test_an_output_that_cannot_be_written_gets_one_line(workdir, bare, command):
 
 
 def test_predict_lists_the_best_and_draws(workdir, tmp_path):
-    process = call(
+    result = in_process.call(
         "predict.py",
         f"--workdir={workdir}",
         "--n_best=3",
         f"--figures={tmp_path}",
-        stdin="five thousand and two\n\n",
+        stdin=b"five thousand and two\n\n",
     )
-    assert process.returncode == 0, process.stderr
-    rows = [line.split("\t") for line in process.stdout.splitlines()]
+    assert result.status == 0, result.errors
+    rows = [line.split("\t") for line in result.output.splitlines()]
     assert {row[0] for row in rows[:-1]} == {"1"} and len(rows) <= 4
     assert rows[-1] == ["2", "0.0000", ""]
     scores = [float(row[1]) for row in rows[:-1]]
@@ -162,20 +162,20 @@ def test_the_number_of_cpu_devices_is_checked(command, monkeypatch):
         assert result.errors.count("\n") == 1
 
 
-def test_a_missing_package_of_the_evaluation_stops_before_training(tmp_path):
-    program = "import runpy, sys; sys.modules['sacrebleu'] = None; sys.argv.pop(0); "
-    process = call(
-        "-c",
-        program + "runpy.run_path('train.py', run_name='__main__')",
+def test_a_missing_package_of_the_evaluation_stops_before_training(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    result = in_process.call(
         "train.py",
-        "--config=configs/transformer_nmt.py:smoke",
+        f"--config={ROOT}/configs/transformer_nmt.py:smoke",
         f"--workdir={tmp_path / 'run'}",
         "--tune_memory=false",
     )
-    assert process.returncode == 1
-    last = process.stderr.splitlines()[-1]
+    assert result.status == 1
+    last = result.errors.splitlines()[-1]
     assert last.startswith("error: sacrebleu is not installed: `pip install sacrebleu`")
-    assert "Traceback" not in process.stderr and "step 0" not in process.stderr
+    assert "Traceback" not in result.errors and "step 0" not in result.errors
 
 
 @pytest.mark.parametrize(

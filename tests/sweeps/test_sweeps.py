@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import in_process
 import numpy as np
 import optuna
 import pytest
@@ -861,14 +862,10 @@ def test_mistakes_in_flags_are_one_line(tmp_path):
         (["--worker"], "has no sweep.json: start the sweep first"),
         (["--export=/nothing/study.db"], "--export=/nothing/study.db cannot be writ"),
     ):
-        done = subprocess.run(
-            sweep_command(tmp_path / "s", *flags),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-        assert message in done.stderr
+        _, *command = sweep_command(tmp_path / "s", *flags)
+        result = in_process.call(*command)
+        assert result.status == 1 and result.errors.count("\n") == 1, result.errors
+        assert message in result.errors
     assert not (tmp_path / "s").exists()
 
 
