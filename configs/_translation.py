@@ -56,6 +56,7 @@ PAPER = {
 }
 # Sizes of the smoke run, for any recurrent model.
 SMALL = {
+    "data.max_shapes": 1,
     "model.embedding": 16,
     "model.hidden": 24,
     "model.dropout": 0.1,

@@ -36,8 +36,6 @@ from training.optimizers import SCHEDULES, make_schedule
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def test_stopping_at_any_step_leaves_parameters_bit_identical(tmp_path):
     straight = toy.get_config()
@@ -295,7 +293,6 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
     config.save_every, config.optimizer.accumulate = 4, 2
     if module is luong_nmt:
         config.model.alignment = "hard"  # has draws and a baseline
-        config.data.max_shapes = 1
     assert_equal(*last_states(config, tmp_path, removed=[11, 8], resumed=4))
 
 
