@@ -216,9 +216,9 @@ class _Run:
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
         self.rules = sharding.rules_of(self.config)
         self.moments = moments.steps(self.config.train_steps, self.config.moments)
-        init, rules = self.objective.init, self.rules
+        self.init = self.objective.init  # jax traces the same object once
         with checks.model_errors(self.config):
-            self.like = self.layout.abstract(init, self.init_rng, rules)
+            self.like = self.layout.abstract(self.init, self.init_rng, self.rules)
         if self.memory_check:
             checks.check_state(self.like)
 
@@ -247,7 +247,7 @@ class _Run:
             if start:
                 state = self.checkpoints.restore(start, self.like)
             else:
-                state = self.layout.init(self.objective.init, self.init_rng, self.like)
+                state = self.layout.init(self.init, self.init_rng, self.like)
             jax.block_until_ready(state)
             source = self.task.train_data()
         update = self.objective.step
