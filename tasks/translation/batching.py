@@ -291,6 +291,9 @@ def eval_batches(
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yields every pair once in its best segmentation, one per row, in few shapes.
 
+    There are no more shapes than batches of a single shape would be, so that few pairs
+    need few programs and little filler.
+
     Yields:
         (indices [n], batch [B]): row r < n is pair indices[r]; the rest is filler.
     """
@@ -298,7 +301,7 @@ def eval_batches(
         return
     sides = {"source": source, "target": target}
     lengths = [side.best_lengths() for side in sides.values()]
-    boxes = choose_boxes(*lengths, max_shapes)
+    boxes = choose_boxes(*lengths, min(max_shapes, -(-len(source) // batch_size)))
     assigned, _ = _best_boxes(np.array(boxes), np.stack(lengths, 1))
     for k, box in enumerate(boxes):
         members = np.flatnonzero(assigned == k)

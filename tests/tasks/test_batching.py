@@ -135,10 +135,11 @@ def test_drawn_segmentations_fit_their_row():
         assert lengths[3] > 0.1 * 97 * 3
 
 
-def test_evaluation_has_every_pair_once_with_its_index():
+@pytest.mark.parametrize(("batch_size", "count"), [(16, 4), (51, 2), (101, 1)])
+def test_evaluation_has_every_pair_once_with_its_index(batch_size, count):
     source, target = map(_sentences, _corpus(101))
     evaluated, shapes = [], set()
-    for indices, batch in eval_batches(source, target, batch_size=16):
+    for indices, batch in eval_batches(source, target, batch_size=batch_size):
         assert batch.keys() == {"source", "target"}
         shapes.add(tuple(ids.shape for ids in batch.values()))
         for ids in batch.values():
@@ -147,4 +148,4 @@ def test_evaluation_has_every_pair_once_with_its_index():
             )
         evaluated += indices.tolist()
     assert sorted(evaluated) == list(range(101))
-    assert len(shapes) <= 4
+    assert len(shapes) == count
