@@ -333,15 +333,35 @@ def held_out(
 
 
 def batches(
-    objects: Objects | Canvases, layout: Layout, *, batch_size: int, seed: int
+    objects: Objects | Canvases,
+    layout: Layout,
+    *,
+    batch_size: int,
+    seed: int,
+    shift: int = 0,
 ) -> EndlessBatches:
-    """Returns batches of `place`, of images drawn with replacement."""
+    """Returns batches of canvases, of images drawn with replacement.
+
+    Each canvas is moved by up to `shift` pixels up or down, and left or right; pixels
+    from beyond its edges are black.
+    """
 
     def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         shape = (batch_size, layout.objects)
         chosen = rng.integers(0, len(objects.labels), shape)
         if isinstance(objects, Canvases):
-            return objects.batch(chosen[rows, 0])
-        return place(rng, objects, chosen, layout, rows)
+            batch = objects.batch(chosen[rows, 0])
+        else:
+            batch = place(rng, objects, chosen, layout, rows)
+        if not shift:
+            return batch
+        corners = rng.integers(0, 2 * shift + 1, (batch_size, 2))[rows]
+        edges = (0, 0), (shift, shift), (shift, shift), (0, 0)
+        side, padded = layout.side, np.pad(batch["image"], edges)
+        moved = [
+            image[i : i + side, j : j + side]
+            for image, (i, j) in zip(padded, corners, strict=True)
+        ]
+        return batch | {"image": np.stack(moved)}
 
     return EndlessBatches(make, batch_size, seed)

@@ -32,7 +32,7 @@ from attention.glimpses import patch_box
 from base import asset_files, storage
 from base.errors import FieldError
 from base.fields import Files, ordered, unread
-from base.ranges import BATCH, EXAMPLES, Choice
+from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import GlimpseRecord, SampleRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
@@ -64,6 +64,8 @@ class RecognitionData(recognition.Layout):
     files: Files = Files()
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     batch_size: Annotated[int, BATCH] = 128  # canvases per batch
+    # Maximum number of pixels by which training images are moved, in rows and columns.
+    shift: Annotated[int, Range(0, 100, whole=True)] = 0
 
     def __post_init__(self):
         ordered(self, "min_objects", "objects", "data")
@@ -164,6 +166,7 @@ class Recognition(Task):
             self.layout,
             batch_size=self.config.data.batch_size,
             seed=self.config.seed,
+            shift=self.config.data.shift,
         )
 
     def loss(

@@ -97,6 +97,28 @@ def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
     assert not np.array_equal(first, other)
 
 
+def test_training_canvases_are_moved_in_both_directions(drawn):
+    objects, shift, layout = drawn["train"], 3, Layout(side=CANVAS)
+    still, moved = (
+        recognition.batches(objects, layout, batch_size=COUNT, seed=0, shift=n)[5]
+        for n in (0, shift)
+    )
+    np.testing.assert_array_equal(moved["label"], still["label"])
+    steps = set()
+    for before, after in zip(still["image"], moved["image"], strict=True):
+        padded = np.pad(before, ((shift, shift), (shift, shift), (0, 0)))
+        steps |= {
+            (i - shift, j - shift)
+            for i, j in np.ndindex(*2 * [2 * shift + 1])
+            if (padded[i : i + CANVAS, j : j + CANVAS] == after).all()
+        }
+    assert {-shift, 0, shift} <= {i for i, _ in steps} | {j for _, j in steps}
+    # A part of a batch has the rows of the whole.
+    source = recognition.batches(objects, layout, batch_size=24, seed=0, shift=shift)
+    part = source.part(5, (1,), 2)["image"]
+    np.testing.assert_array_equal(part, source[5]["image"][12:])
+
+
 @pytest.mark.parametrize("answer", ["objects", "sum"])
 def test_objects_are_asked_for_from_left_to_right(drawn, answer):
     objects, side = drawn["test"], 101
