@@ -465,6 +465,8 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "sentences_entailment": labels,
     "kernels": curves,
     "visual_questions": lambda _: {"by the question alone": {"accuracy": 100 * CHANCE}},
+    "ram_digits": lambda _: {"one of ten classes": {"error": 90.0}},
+    "ram_cluttered": lambda _: {"one of ten classes": {"error": 90.0}},
     "bandits": functools.partial(uniform_actions, metrics=("reward",)),
     "mdps": functools.partial(uniform_actions, metrics=("fraction",)),
     "curiosity": functools.partial(uniform_actions, metrics=("coverage", "goal")),

@@ -1,0 +1,55 @@
+"""Recurrent visual attention on digits: Mnih et al. (2014)."""
+
+from results.schema import Table, claims, fields, runs
+
+# On the canvases of RAM, for as many steps.
+_CLUTTERED = (
+    "data.side=60 data.clutter=4 data.shift=0 train_steps=10000 eval_every=1000 "
+    "save_every=1000 optimizer.decay_steps=10000"
+)
+
+TABLES = {
+    "ram_digits": Table(
+        rate="one for RAM, one for the others; not searched",
+        lower=True,
+        metrics=fields("error, %: error"),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs("""
+        ram_digits ram_digits | RAM, seven glimpses | 1.07
+        ram_digits_random ram_digits:random | RAM, random locations
+        ram_digits_centre ram_digits:centre | RAM, the centre alone
+        ram_digits_mlp ram_digits:mlp | fully connected, two layers | 1.69
+        ram_digits_cnn ram_digits:cnn | two convolutions | 1.21
+        """),
+        claims=claims("""
+        ram_digits > ram_digits_random ram_digits_centre
+            | learned locations beat random ones and the centre | Mnih et al. (2014)
+        """),
+    ),
+    "ram_cluttered": Table(
+        rate="one for all rows, not searched",
+        lower=True,
+        metrics=fields("error, %: error"),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs(f"""
+        ram_cluttered ram_digits:cluttered | RAM, eight glimpses | 4.04
+        ram_cluttered_6 ram_digits:cluttered model.glimpses=6 | RAM, six glimpses | 4.08
+        ram_cluttered_4 ram_digits:cluttered model.glimpses=4
+            | RAM, four glimpses | 4.96
+        ram_cluttered_random ram_digits:cluttered_random
+            | RAM, eight random glimpses | 14.4
+        ram_cluttered_mlp ram_digits:mlp {_CLUTTERED} model.layers=584,256
+            | fully connected, as many multiply-adds | 11.96 (256 units)
+        ram_cluttered_cnn ram_digits:cnn {_CLUTTERED} model.channels=12,16
+            | two convolutions, as many multiply-adds | 8.09
+        """),
+        claims=claims("""
+        ram_cluttered > ram_cluttered_random
+            | learned locations beat random ones | Mnih et al. (2014)
+        ram_cluttered > ram_cluttered_4
+            | eight glimpses beat four | Mnih et al. (2014)
+        ram_cluttered > ram_cluttered_mlp ram_cluttered_cnn
+            | RAM beats networks that see the whole image | Mnih et al. (2014)
+        """),
+    ),
+}
