@@ -115,6 +115,8 @@ TINY = {
     "captioning": lambda config: {
         "random": floors.captions(config)["random positions, random names"]
     },
+    "las_digits": floors.spoken_digits,
+    "vqa_scenes": floors.FLOORS["visual_questions"],
     "snail_bandits": floors.FLOORS["bandits"],
     "snail_mdp": floors.FLOORS["bandits"],
     "snail_fewshot": lambda config: {"nearest neighbour": {"accuracy": 50.8}},
