@@ -98,6 +98,7 @@ VARIANTS = {
         "data.repeats": 2,
         "data.batch_size": 8,
         "loss.linear_steps": 4,
+        "eval_every": 2,
     },
 }
 get_config = config_maker(QuestionAnswering, MemoryNetwork, VARIANTS)

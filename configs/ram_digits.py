@@ -58,6 +58,7 @@ VARIANTS = {
         "data.source": "drawn",
         "data.side": 40,
         "data.clutter": 2,
+        "data.shift": 0,
         "data.batch_size": 8,
         "model.glimpses": 3,
         "model.size": 6,
