@@ -29,8 +29,9 @@ SYSTEMS = {
 
 
 def evaluate(config, workdir, *, processes, failing="none"):
-    """Starts eval.py on a copy of the smoke run of a config."""
-    shutil.copytree(smoke.run(config), workdir)
+    """Starts eval.py on a copy of the smoke run of a config, without evaluations."""
+    evaluations = shutil.ignore_patterns("eval_*.json", "*_test.*")
+    shutil.copytree(smoke.run(config), workdir, ignore=evaluations)
     return jobs.start(
         "tests/shares.py",
         f"{workdir}.shares",
