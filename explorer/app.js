@@ -267,7 +267,7 @@ class App {
       figure.look.query = Math.min(query, a.rows - 1);
       figure.look.key = Math.min(key, a.columns - 1);
       const { look, view, marks } = figure;
-      if (isNew && view !== heatMap) this.#paint(figure); // a map is the same at all queries
+      if (isNew && !view.showsAllQueries) this.#paint(figure);
       const above = new CanvasPainter(marks, ...view.size(look));
       view.mark?.(above, look);
       for (const each of figure.querySelectorAll("[data-query]")) {

@@ -46,6 +46,8 @@ const labelSpace = (labels, limit) =>
   Math.min(limit, 14 + 7 * Math.max(1, ...labels.map((x) => Math.min(Array.from(x.slice(0, 100)).length, MAX_LABEL))));
 
 const heatMap = {
+  showsAllQueries: true, // and is painted once
+
   layout(look) {
     const { attention: a, rows, columns } = look;
     const left = labelSpace([...a.queries, a.titles[0]], 182), top = labelSpace(a.keys, 182) + 18;

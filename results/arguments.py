@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from base.errors import UserError
+from base.errors import UserError, parse_number
+
+
+def whole(text: str) -> int:
+    """Returns the whole number of an argument, for `type` of `add_argument`."""
+    return parse_number(text, int)
 
 
 class Parser(argparse.ArgumentParser):

@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 from base import storage
 from base.errors import UserError, parse_json
 from results import records, tables
-from results.arguments import Parser, run_main
+from results.arguments import Parser, run_main, whole
 from results.families import FAMILY, FIGURES, TABLES
 from results.records import ROOT, Record
 from results.schema import Run, config_file
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="*", metavar="NAME", help=", ".join(TABLES))
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=whole,
         default=1,
         help="number of runs at a time, each on its share of the cores or a GPU",
     )

@@ -2,12 +2,6 @@
 
 from results.schema import Table, claims, fields, runs
 
-# On the canvases of RAM, for as many steps.
-_CLUTTERED = (
-    "data.side=60 data.clutter=4 data.shift=0 train_steps=10000 eval_every=1000 "
-    "save_every=1000 optimizer.decay_steps=10000"
-)
-
 TABLES = {
     "ram_digits": Table(
         rate="one for RAM, one for the others; not searched",
@@ -31,16 +25,16 @@ TABLES = {
         lower=True,
         metrics=fields("error, %: error"),
         columns=fields("steps/s: steps_per_second"),
-        runs=runs(f"""
+        runs=runs("""
         ram_cluttered ram_digits:cluttered | RAM, eight glimpses | 4.04
         ram_cluttered_6 ram_digits:cluttered model.glimpses=6 | RAM, six glimpses | 4.08
         ram_cluttered_4 ram_digits:cluttered model.glimpses=4
             | RAM, four glimpses | 4.96
         ram_cluttered_random ram_digits:cluttered_random
             | RAM, eight random glimpses | 14.4
-        ram_cluttered_mlp ram_digits:mlp {_CLUTTERED} model.layers=584,256
+        ram_cluttered_mlp ram_digits:cluttered_mlp
             | fully connected, as many multiply-adds | 11.96 (256 units)
-        ram_cluttered_cnn ram_digits:cnn {_CLUTTERED} model.channels=12,16
+        ram_cluttered_cnn ram_digits:cluttered_cnn
             | two convolutions, as many multiply-adds | 8.09
         """),
         claims=claims("""
