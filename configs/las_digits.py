@@ -3,7 +3,7 @@
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
 Strings of two to seven digits are spelled out; the splits have different voices. In 20
-minutes on one core, 13.9 ± 2.5 % of the digits of the test voice are wrong. The ± is
+minutes on one core, 12.5 ± 2.3 % of the digits of the test voice are wrong. The ± is
 the spread over five seeds, not over voices: `--config.data.test_voice=1` holds out
 another voice. The paper reports a word error rate of 14.1 % on voice search. See
 docs/results/speech.md.
