@@ -60,7 +60,7 @@ corners attention_16_test_1.png sagan_corners | sagan:corners | 7.2
 corners_made images_0001.png sagan_corners | sagan:corners | 7.2 | corners
 alignment alignment_0001.png transformer_nmt
     | transformer_nmt | 9.2 | The device is no longer available.
-pointer_tour tsp_test_1.png pointer_tsp | pointer_tsp | 11.2
+pointer_tour tsp_1_test.png pointer_tsp | pointer_tsp | 11.2
 las alignment_1_test.png las_digits | las_digits | 20.6
 sagan images_test.png sagan | sagan | 21.1
 sagan_attention attention_16_test_1.png sagan | sagan | 21.1
