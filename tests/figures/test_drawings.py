@@ -1,6 +1,7 @@
 """Figures drawn again from stored arrays, and the figures of docs/."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,6 +129,17 @@ def test_every_figure_of_the_docs_has_a_source():
     assert set(STORED) <= set(stored)
     minutes = [each.minutes for each in figures.SHOWN]
     assert minutes == sorted(minutes)
+
+
+OF_SPLITS = [x for x in figures.SHOWN if not x.line and len(x.runs) == 1]
+
+
+@pytest.mark.parametrize("shown", OF_SPLITS, ids=lambda shown: shown.name)
+def test_a_run_draws_the_figure_that_is_kept(shown):
+    config = shown.training.partition(" ")[0].partition(":")[0]
+    drawn = {path.stem for path in (run(config) / "figures").rglob("*.png")}
+    name = Path(shown.figure).stem.replace("test", "validation")
+    assert re.sub(r"\d+", "1", name) in {re.sub(r"\d+", "1", x) for x in drawn}
 
 
 def test_the_arrays_of_a_run_are_kept_and_its_figures_drawn(tmp_path):
