@@ -134,11 +134,11 @@ def test_every_figure_of_the_docs_has_a_source():
 OF_SPLITS = [x for x in figures.SHOWN if not x.line and len(x.runs) == 1]
 
 
-@pytest.mark.parametrize("shown", OF_SPLITS, ids=lambda shown: shown.name)
-def test_a_run_draws_the_figure_that_is_kept(shown):
-    config = shown.training.partition(" ")[0].partition(":")[0]
+@pytest.mark.parametrize("figure", OF_SPLITS, ids=lambda figure: figure.name)
+def test_a_run_draws_the_figure_that_is_kept(figure):
+    config = figure.training.partition(" ")[0].partition(":")[0]
     drawn = {path.stem for path in (run(config) / "figures").rglob("*.png")}
-    name = Path(shown.figure).stem.replace("test", "validation")
+    name = Path(figure.figure).stem.replace("test", "validation")
     assert re.sub(r"\d+", "1", name) in {re.sub(r"\d+", "1", x) for x in drawn}
 
 
