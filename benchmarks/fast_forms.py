@@ -26,6 +26,7 @@ import attention.relative
 from attention.fast import (
     bags,
     convolution,
+    dropout,
     linear,
     memory,
     pooled_attention,
@@ -102,6 +103,11 @@ def _double(x, kernel):
     return jax.lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=_LAYOUT)
 
 
+def _dropout(x, rate, rng):
+    is_kept = jax.random.bernoulli(rng, 1 - rate, x.shape)
+    return jnp.where(is_kept, x / (1 - rate), 0)
+
+
 _RECURRENT = (
     "bahdanau_nmt luong_nmt las_digits captioning ntm_copy pointer_sorting".split()
 )
@@ -114,6 +120,7 @@ FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
         },
         ("transformer_nmt",),
     ),
+    "dropout": ({dropout.dropout: _dropout}, ("transformer_nmt", "bahdanau_nmt")),
     "linear": ({linear.linear: jnp.matmul}, ("transformer_nmt", "pointer_sorting")),
     "scan": ({deferred.scan: _scan}, _RECURRENT),
     "tape": ({tape.tape_scan: _tape_scan}, ("lstmn_language", "lstmn_text")),

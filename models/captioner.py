@@ -37,7 +37,7 @@ from models.encoder_decoder import (
     Step,
     StepInput,
 )
-from models.layers import Dense, LayerNorm, logits
+from models.layers import Dense, Dropout, LayerNorm, logits
 from models.recurrent import Init, uniform_init
 from models.source_attention import AttendedSource, SourceMemory
 
@@ -83,7 +83,7 @@ class ImageEncoder(nn.Module):
                 x = nn.Conv(self.channels[-1], (3, 3), kernel_init=init)(x)
                 x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
-        return nn.Dropout(self.dropout)(x, deterministic=not train)
+        return Dropout(self.dropout)(x, deterministic=not train)
 
 
 class Captioner(EncoderDecoder):

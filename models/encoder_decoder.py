@@ -22,7 +22,7 @@ from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
-from models.layers import BOS, check_fields
+from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init, Stack
 from models.sharding import RECURRENT
 from models.source_attention import SourceAttention
@@ -114,7 +114,7 @@ class EncoderDecoder(nn.Module):
         """Checks the fields and creates the shared submodules."""
         check_fields(self)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)
 
     def tables(self, *, share: bool) -> tuple[jax.Array, jax.Array]:

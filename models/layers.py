@@ -1,6 +1,6 @@
 """Layers shared by several models, and the check of a model's fields.
 
-Dense layers, layer norm, logits; ids of the special tokens.
+Dense layers, layer norm, dropout, logits; ids of the special tokens.
 
 Axes: ... any batch; C width of the model; W vocabulary.
 """
@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.dropout import dropout
 from attention.fast.linear import linear
 from base import ranges
 
@@ -55,6 +56,18 @@ class Dense(nn.Module):
             return product
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         return product + bias.astype(self.dtype)
+
+
+class Dropout(nn.Module):
+    """Dropout with the RNG stream "dropout"; see `attention.fast.dropout`."""
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
+        if deterministic or self.rate == 0:
+            return x
+        return dropout(x, self.rate, self.make_rng("dropout"))
 
 
 def logits(x: jax.Array, table: jax.Array) -> jax.Array:

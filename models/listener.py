@@ -29,7 +29,7 @@ from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
-from models.layers import Dense, logits
+from models.layers import Dense, Dropout, logits
 from models.recurrent import Encoder, Init, StackMatrices, uniform_init
 from models.source_attention import SourceAndBiases, SourceMemory
 
@@ -100,7 +100,7 @@ class Listener(nn.Module):
         """Computes [B, S, E] and its mask [B, S] from [B, T, M] and its mask."""
         for layer in range(self.layers):
             if layer:
-                x = nn.Dropout(self.dropout)(x, deterministic=not train)
+                x = Dropout(self.dropout)(x, deterministic=not train)
             if layer >= self.layers - self.halvings:
                 x, mask = pair_frames(x, mask)
             encoder = Encoder(

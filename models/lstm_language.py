@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.layers import check_fields, logits
+from models.layers import Dropout, check_fields, logits
 from models.recurrent import STANDARD, Recurrence
 
 
@@ -64,7 +64,7 @@ class RecurrentLanguageModel(nn.Module):
         self.output = self.param("output", init, (self.vocab_size, self.hidden))
         self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
         self.stack = [self.layer(number) for number in range(self.layers)]
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> tuple[Any, ...]:

@@ -45,7 +45,7 @@ from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
 from base.records import ScoreDetails
 from models.attention import Alignment, Score
-from models.layers import PAD, check_fields, logits
+from models.layers import PAD, Dropout, check_fields, logits
 from models.recording import score_details, sow_attention
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
@@ -300,7 +300,7 @@ class MemoryNetworkLanguageModel(nn.Module):
         self.output_times = self.param("output_times", init, times)  # T_C
         self.state_kernel = self.param("state_kernel", init, (self.width,) * 2)  # H
         self.output = self.param("output", init, words)  # W
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> jax.Array:

@@ -20,7 +20,7 @@ from flax import linen as nn
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix
 from models.cells import CELLS, CellMatrices, run_cell, time_first
-from models.layers import Dense
+from models.layers import Dense, Dropout
 
 
 class Init(NamedTuple):
@@ -372,7 +372,7 @@ class Encoder(nn.Module):
         for layer in range(self.layers):
             if layer:
                 inputs.append(x)
-                x = nn.Dropout(self.dropout)(x, deterministic=not train)
+                x = Dropout(self.dropout)(x, deterministic=not train)
             common = (self.cell, self.features, self.inits)
             y, carry = Recurrence(*common, name=f"forward_{layer}")(x, mask)
             carries.append((carry,))

@@ -29,7 +29,7 @@ from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
-from models.layers import PAD, Dense, check_fields
+from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import LSTMNLayer
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
@@ -81,7 +81,7 @@ class SentenceClassifier(nn.Module):
         check_fields(self)
         shape = self.vocab_size, self.embedding
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
         self.first = self.stack() if self.encoder != "mean" else []
         # Layers with deep fusion have more parameters; without it, layers are shared.
         self.second = self.stack() if self.fusion == "deep" else self.first

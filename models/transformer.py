@@ -24,7 +24,16 @@ from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE, Choice
-from models.layers import BOS, EOS, PAD, Dense, LayerNorm, check_fields, logits
+from models.layers import (
+    BOS,
+    EOS,
+    PAD,
+    Dense,
+    Dropout,
+    LayerNorm,
+    check_fields,
+    logits,
+)
 from models.multi_head import (
     Cache,
     CrossAttention,
@@ -82,7 +91,7 @@ class Residual(nn.Module):
 
     def setup(self):
         self.layer_norm = LayerNorm()
-        self.dropout = nn.Dropout(self.rate)
+        self.dropout = Dropout(self.rate)
 
     def pre(self, x: jax.Array) -> jax.Array:
         """Returns the input [B, T, C] of the sub-layer."""
@@ -276,7 +285,7 @@ class Transformer(nn.Module):
         if self.positions == "learned":
             self.source_positions = table("source_positions", self.max_length)
             self.target_positions = table("target_positions", self.max_length)
-        self.embedding_dropout = nn.Dropout(self.dropout)
+        self.embedding_dropout = Dropout(self.dropout)
 
         self.encoder = [
             EncoderLayer(

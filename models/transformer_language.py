@@ -19,7 +19,7 @@ from flax import linen as nn
 from attention.masks import causal_mask, padding_mask
 from attention.positions import sinusoids
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.layers import PAD, LayerNorm, check_fields, logits
+from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import SelfAttention, check_heads
 from models.transformer import EncoderLayer, FeedForward
 
@@ -86,7 +86,7 @@ class TransformerLanguageModel(nn.Module):
             )
             for layer in range(self.layers)
         ]
-        self.norm, self.drop = LayerNorm(), nn.Dropout(self.dropout)
+        self.norm, self.drop = LayerNorm(), Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> jax.Array:

@@ -42,7 +42,7 @@ from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
 from models.captioner import ENCODERS, ImageEncoder
-from models.layers import PAD, Dense, check_fields
+from models.layers import PAD, Dense, Dropout, check_fields
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
 
@@ -85,7 +85,7 @@ class VisualQuestions(nn.Module):
         init = nn.initializers.normal(1.0)
         shape = self.vocab_size, self.embedding
         self.embedding_table = self.param("embedding_table", init, shape)
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
         self.name_objects = Dense(self.objects)  # created if it is called
 
     def __call__(

@@ -10,6 +10,7 @@ import attention.relative
 import attention.scores
 from attention.fast.bags import weighted_bag
 from attention.fast.convolution import depthwise, double, halve, widen
+from attention.fast.dropout import dropout
 from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.vocabulary import categorical, nucleus, top
 
@@ -196,3 +197,29 @@ def test_a_product_with_merged_kernels_is_that_with_each_of_them(x64, draw):
         return tuple(jnp.swapaxes(product, 1, 2) for product in products)
 
     assert_equal(merged, plain, draw(B, T, D), draw(D, H * D), draw(D, H * D))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_zeroes_its_share_and_preserves_the_mean(rate):
+    x = jnp.ones((307, 1009))
+    y = np.asarray(dropout(x, rate, jax.random.key(0)))
+    deviation = 5 * np.sqrt(rate * (1 - rate) / x.size)  # five standard errors
+    assert abs((y == 0).mean() - rate) < deviation
+    assert abs(y.mean() - 1) < deviation / (1 - rate)
+    assert len(np.unique(y)) == 2
+
+
+def test_dropout_masks_are_independent_between_neighbours():
+    y = np.asarray(dropout(jnp.ones((307, 1009)), 0.5, jax.random.key(0))) > 0
+    for lag in (1, 2, 3):
+        together = (y[:, lag:] & y[:, :-lag]).mean()
+        assert abs(together - 0.25) < 5 * 0.5 / np.sqrt(y.size)
+
+
+def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
+    x = jnp.ones((B, D))
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+    assert np.isfinite(dropout(x, 0.9999999, jax.random.key(0))).all()
+    message = r"^rate is 1\.0: must be at least 0 and below 1$"
+    with pytest.raises(ValueError, match=message):
+        dropout(x, 1.0, jax.random.key(0))
