@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.dropout import dropout
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix
 from models.cells import CELLS, CellMatrices, run_cell, time_first
@@ -259,8 +260,8 @@ class Stack(nn.Module):
         upper_layers = self.layers - 1
         if not self.dropout or not upper_layers:
             return None
-        shape, keeps = (steps, batch, 1, upper_layers * self.features), 1 - self.dropout
-        masks = jax.random.bernoulli(self.make_rng("dropout"), keeps, shape) / keeps
+        ones = jnp.ones((steps, batch, 1, upper_layers * self.features))
+        masks = dropout(ones, self.dropout, self.make_rng("dropout"))
         return tuple(jnp.split(masks, upper_layers, axis=-1))
 
 

@@ -12,6 +12,7 @@ from flax import errors
 
 from base.fields import defaults
 from base.records import AttentionRecord, SampleRecord, records_of
+from models import layers, recurrent
 from tasks.translation import parallel_text
 from tasks.translation.corpus import TranslationData
 
@@ -244,16 +245,17 @@ def check_dropout_sites(model, variables, batch, sites):
     shapes = []
 
     def logits(zeroed):
-        """Logits if dropout sets one array to 0 and keeps all others."""
+        """Logits if dropout sets one array to 0 and changes no other."""
         shapes.clear()
 
-        def bernoulli(rng, p, shape):
-            assert p == 1 - model.dropout
-            shapes.append(tuple(shape))
-            return jnp.broadcast_to(zeroed != len(shapes) - 1, shape)
+        def dropout(x, rate, rng):
+            assert rate == model.dropout
+            shapes.append(x.shape)
+            return jnp.where(zeroed == len(shapes) - 1, 0, x)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(jax.random, "bernoulli", bernoulli)
+            patch.setattr(layers, "dropout", dropout)
+            patch.setattr(recurrent, "dropout", dropout)
             rngs = {"dropout": jax.random.key(0)}
             return model.apply(variables, batch, train=True, rngs=rngs)
 
