@@ -46,6 +46,12 @@ def write(path: Path, content: str | bytes) -> None:
         storage.write(path, content)
 
 
+def is_intact(path: Path) -> bool:
+    """Returns whether an asset is in the manifest of its folder, and equals it."""
+    recorded = _digests(path.parent).get(path.name)
+    return path.is_file() and recorded == storage.sha256(path.read_bytes())
+
+
 def seal(folder: Path) -> None:
     """Writes the manifest of complete assets.
 

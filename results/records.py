@@ -53,7 +53,8 @@ def read(path: Path) -> list[Record]:
     """
     records: dict[tuple[str, int], Record] = {}
     shared: dict[str, dict[str, Any]] = {field: {} for field in _SHARED}
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    text = path.read_text("utf-8") if path.exists() else ""
+    lines = storage.lines(text, str(path))
     for number, text in enumerate(lines, 1):
         try:
             line = parse_json(text)

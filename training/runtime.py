@@ -288,9 +288,11 @@ def changes() -> bytes:
     Untracked files at the root and in folders with tracked ones are additions; files
     that git ignores are left out. Empty without git.
     """
-    tracked = _git("ls-files", "-z", "--", "*.py").split(b"\0")
-    folders = {name.partition(b"/")[0] for name in tracked}
-    patch = _git(*_DIFF, "HEAD", "--", "*.py")
+    tracked = _git("ls-files", "-z", "--", "*.py")
+    if not tracked:
+        return b""
+    folders = {name.partition(b"/")[0] for name in tracked.split(b"\0")}
+    patch = _git(*_DIFF, "HEAD", "--", "*.py", failed=b"the changes are unknown\n")
     others = _git("ls-files", "-z", "--others", "--exclude-standard", "--", "*.py")
     for name in filter(None, others.split(b"\0")):
         folder, separator, _ = name.partition(b"/")
@@ -313,13 +315,13 @@ def record_environment(workdir: Path) -> None:
     storage.write(workdir / "environment.json", text + "\n")
 
 
-def _git(*command: str) -> bytes:
-    """Returns the output of a git command at the root of the code; b"" if it fails."""
+def _git(*command: str, failed: bytes = b"") -> bytes:
+    """Returns the output of a git command at the root of the code, or `failed`."""
     try:
         process = subprocess.run(
             ["git", *command], cwd=_ROOT, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
-        return b""
+        return failed
     differs = "--no-index" in command and process.returncode == 1
-    return process.stdout if process.returncode == 0 or differs else b""
+    return process.stdout if process.returncode == 0 or differs else failed

@@ -50,7 +50,8 @@ def fold(text: str) -> str:
 
     The lower case of "İ" is "i", without the mark U+0307 that Unicode adds.
     """
-    return composed(re.sub("i\u0307+", "i", composed(text).lower()))
+    parts = unicodedata.normalize("NFD", composed(text).lower())
+    return composed(re.sub("(i[\u0300-\u0306\u0308-\u036f]*)\u0307+", r"\1", parts))
 
 
 def words(text: str, inner: str = "") -> list[str]:

@@ -32,15 +32,14 @@ _Finding = tuple[int, int, str, str]
 
 
 def left_out(assets: Path, training: bool) -> list[str] | None:
-    """Returns the paths that a run leaves out; None for a new run, which decides it."""
-    if training and not asset_files.are_kept(assets):
+    """Returns the paths that a run leaves out.
+
+    None for a new run, which decides it, and for one that makes a damaged asset again.
+    """
+    path = assets / _ASSET
+    if training and not (asset_files.are_kept(assets) and asset_files.is_intact(path)):
         return None
-    try:
-        return parse_json((assets / _ASSET).read_bytes())["left_out"]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError, KeyError):  # training makes it again
-        return None
+    return parse_json(path.read_bytes())["left_out"] if path.exists() else []
 
 
 @dataclasses.dataclass

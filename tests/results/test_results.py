@@ -191,6 +191,10 @@ def test_a_record_is_one_line_and_shares_its_settings(tmp_path):
     path.write_text("{")
     with pytest.raises(UserError, match=r"runs\.jsonl:1 is damaged"):
         records.read(path)
+    saved[2]["commands"] = ["python predict.py --text='a\u2028b'"]
+    path.unlink()
+    put(tmp_path, *saved)
+    assert records.read(path) == saved
 
 
 def test_another_system_follows_the_run_with_its_config(tmp_path):

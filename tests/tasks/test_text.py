@@ -111,6 +111,7 @@ def test_a_class_is_named_by_its_folder_in_any_form(tmp_path):
     ("text", "folded"),
     [
         ("İSTANBUL I\u0307zmir i\u0307", "istanbul izmir i"),
+        ("İ\u0323 I\u0323\u0307", "\u1ecb \u1ecb"),
         ("ISPARTA ısı", "isparta ısı"),
         ("Straße GROẞ", "straße groß"),
         ("ΟΔΥΣΣΕΥΣ", "οδυσσευς"),

@@ -213,6 +213,15 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
         create(config, workdir, training=True)
         task = create(config, workdir, training=False)
         assert asset.read_text() == before
+    flipped = before.replace(str(paths[0]), str(paths[0]).replace("data", "dat`"))
+    for damage in (asset.unlink, lambda: asset.write_text(flipped)):
+        for path in paths:
+            half(path)
+        damage()
+        create(config, workdir, training=True)
+        assert asset.read_text() == before
+        for path in paths:
+            path.write_bytes(intact[path])
     sizes = {
         "speech": lambda: len(task.data.held_out("test")),
         "captions": lambda: len(task.data.photos("test")),

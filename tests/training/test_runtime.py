@@ -76,6 +76,14 @@ def test_the_changes_are_a_patch_that_makes_the_code_again(
         assert copy.read_bytes() == path.read_bytes()
 
 
+def test_a_difference_that_git_cannot_compute_is_a_change(root):
+    write(root / "attention/scores.py", "scale = 5\n")
+    write(root / ".git/info/attributes", "*.py filter=missing\n")
+    git(root, "config", "filter.missing.clean", "false")
+    git(root, "config", "filter.missing.required", "true")
+    assert runtime.commit() == head(root) + "+changes"
+
+
 def test_a_deleted_and_a_renamed_file_are_changes(root):
     (root / "attention/scores.py").rename(root / "attention/score.py")
     text = runtime.changes().decode()
