@@ -7,8 +7,8 @@ The default classifies snippets of film reviews as positive or negative; the var
 set `--config.data.source=files` and `--config.data.files.train=FILE`, with lines
 "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or JSON lines in SNLI's format.
 
-Trains in half a minute on one core and reaches 77.3 ± 0.2 % on reviews; `entailment`
-takes a minute and reaches 94.6 ± 1.4 %. The paper, with pre-trained word vectors,
+Trains in half a minute on one core and reaches 77.8 ± 0.7 % on reviews; `entailment`
+takes a minute and reaches 94.5 ± 1.1 %. The paper, with pre-trained word vectors,
 reports 86.3 % on the binary Stanford Sentiment Treebank with one layer, and 86.3 % on
 SNLI with deep fusion. See docs/results/language.md.
 

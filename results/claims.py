@@ -171,7 +171,8 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
         return text
     _, hours = _price(table, records, SEEDS)
     count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
-    return f"{text}\n\nPlanned: {count}; five would take {hours:.1f} more core-hours."
+    price = f"five would take {_hours(hours)} more core-hours"
+    return f"{text}\n\nPlanned: {count}; {price}."
 
 
 def in_words(table: Table, rows: Sequence[Tested]) -> str:
@@ -206,8 +207,8 @@ def seeds(
                 str(len(table.claims)),
                 "one, of several models" if table.repeated else str(table.seeds),
                 str(missing),
-                f"{hours:.1f}" if missing else "–",
-                f"{more:.1f}" if is_less else "–",
+                _hours(hours) if missing else "–",
+                _hours(more) if is_less else "–",
             ]
         )
     titles = ["table", "claims", "planned seeds", "missing trainings"]
@@ -215,10 +216,14 @@ def seeds(
     return markdown_table(titles, lines)
 
 
+def _hours(hours: float) -> str:
+    return "not measured" if math.isnan(hours) else f"{hours:.1f}"
+
+
 def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, float]:
     """Number and core-hours of the trainings that a number of seeds still needs.
 
-    A run takes the mean time of its records; a run without a record is not priced.
+    A run takes the mean time of its records; NaN if a run has no record.
     """
     trained = {run.name: run.training for run in table.runs}
     missing, minutes = 0, 0.0
@@ -230,7 +235,7 @@ def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, fl
         ]
         count = max(seeds - len(times), 0)
         missing += count
-        minutes += count * statistics.mean(times or [0])
+        minutes += count * statistics.mean(times or [math.nan])
     return missing, minutes / 60
 
 

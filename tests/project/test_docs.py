@@ -379,7 +379,11 @@ WORKED = "tests/test_query_pooling.py"
 
 def test_the_worked_changes_pass_their_tests(project):
     files = f"{WORKED} tests/project/test_package.py "
-    files += "tests/attention/test_scores.py tests/attention/test_examples.py"
+    files += "tests/attention/test_scores.py tests/attention/test_examples.py "
+    # A new score in every kind of model.
+    files += "tests/attention/test_scores_and_alignments.py "
+    models = "transformer", "pointer", "memory_network"
+    files += " ".join(f"tests/models/test_{name}.py" for name in models)
     chosen = "test_query_pooling or test_package or gaussian or test_scores and axes"
     tests = f"{sys.executable} -m pytest -q -n0 -p no:cacheprovider {files}"
     call(project, f"{tests} -k '{chosen}'")

@@ -1277,6 +1277,8 @@ def test_the_commands_of_the_records_are_quoted_for_a_shell():
         ("sagan", "sagan_attention", "frechet", 2),
         ("kernel_regression", "kernels_learned", "mse", 2),
         ("las_digits", "las_digits", "wer", 1),
+        ("lstmn_sentences", "reviews", "accuracy", 1),
+        ("lstmn_sentences", "pairs_entailment", "accuracy", 1),
     ],
 )
 def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(

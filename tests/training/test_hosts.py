@@ -167,6 +167,7 @@ def test_the_tasks_of_a_slurm_node_share_its_gpus(join, changes, gpus, expected)
         ({"SLURM_NTASKS": "1.5"}, "^this process cannot join .*: '1.5'$"),
         ({"SLURM_JOB_ID": "7_x"}, "^this process cannot join .*: '7_x'$"),
         ({"SLURM_NODEID": "2"}, "^SLURM_NODEID is '2': must be a node of SLURM_STEP_T"),
+        ({"SLURM_NODEID": "7" * 5003}, "^SLURM_NODEID is '7+': must be a node of SLU"),
         ({"OMPI_COMM_WORLD_SIZE": "x", "SLURM_STEP_NUM_TASKS": "1"}, "^OMPI_COMM_WOR"),
         *[
             (

@@ -220,7 +220,7 @@ def _slurm_devices(visible: int) -> list[int]:
         raise UserError(f"{name} is {text!r}: must be numbers, such as 4(x2),3")
     pairs = re.findall(count, text)
     nodes = [int(n) for n, repeats in pairs for _ in range(int(repeats or 1))]
-    if not node.isdecimal() or int(node) >= len(nodes):
+    if not re.fullmatch(r"\d{1,6}", node) or int(node) >= len(nodes):
         raise UserError(f"SLURM_NODEID is {node!r}: must be a node of {name}={text}")
     tasks, task = nodes[int(node)], whole("SLURM_LOCALID")
     # Fewer GPUs than tasks are bound, by --gpu-bind or --tres-per-task.
