@@ -7,8 +7,9 @@
     Goyal et al., 2017) and the folder of the images, whose names end in their number.
 
 The words are those of the training questions; the possible answers are the most
-frequent ones of their annotators. Answers and questions are in lower case, without
-punctuation; answers without articles.
+frequent ones of their annotators. Questions are in lower case, without punctuation.
+Answers are in lower case, without articles and the marks that end words: "C++" and "C#"
+are two answers.
 
 Axes: B, N questions; K annotators; T words; M boxes; I, J rows and columns.
 """
@@ -32,7 +33,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import Photos, image_files
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, held_out_rng
-from tasks.common.text import fold, words
+from tasks.common.text import MARKS, fold, normal, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import UNK, Words, by_frequency
 from tasks.visual_questions import scenes
@@ -108,12 +109,15 @@ def plain(text: str) -> str:
 
 
 def plain_answer(text: str) -> str:
-    """Returns the words of an answer in lower case, without punctuation and articles.
+    """Returns an answer in the form in which answers are compared.
 
-    The official evaluation also replaces some contractions and number words.
+    It is in lower case and normal form, without the marks that end words and without
+    articles, unless nothing else is left. The official evaluation also replaces some
+    contractions and number words.
     """
-    kept_words = [word for word in plain(text).split() if word not in _ARTICLES]
-    return " ".join(kept_words)
+    whole = normal(fold(text)).split()
+    unmarked = [word for each in whole if (word := each.rstrip(MARKS))] or whole
+    return " ".join([word for word in unmarked if word not in _ARTICLES] or unmarked)
 
 
 def build(questions: Questions | None, answers: int) -> Vocabulary:

@@ -252,7 +252,31 @@ def test_easy_vqa_has_its_published_questions():
     parts = {split: visual.easy(split) for split in SPLITS}
     counts = [len(x) for x in parts.values()]
     assert sum(counts[:2]) == 38_575 and counts[2] == 9673
-    assert len(visual.build(parts["train"], 100).answers) == 13
+    answers = visual.build(parts["train"], 100).answers
+    assert len(answers) == 13
+    assert [visual.plain_answer(x) for x in answers] == [*answers]
+
+
+def test_answers_are_compared_with_their_symbols():
+    different = (
+        *("C++", "C#", "C", "$5", "5%", "5", "-5", "3.5", "3 5", "1/2", "1:2", "1 2"),
+        *("the", "a", "A, an", "?", "!", ":)", "Türe", "Ture", "*", "_"),
+    )
+    assert len({visual.plain_answer(x) for x in different}) == len(different)
+    assert all(visual.plain_answer(x) for x in different)
+    for texts in (
+        ("C++", "c++", "The C++.", " C++ ,"),
+        ("5%", "5%.", "a 5% !"),
+        ("Yes, it is", "yes it is."),
+        ("\u00e9tude", "e\u0301tude", "An \u00c9TUDE"),
+        ("the", "THE", "the."),
+        ("二", "二。"),
+    ):
+        assert len({visual.plain_answer(x) for x in texts}) == 1, texts
+
+
+def test_the_answers_of_scenes_stay_as_they_are():
+    assert [visual.plain_answer(x) for x in scenes.ANSWERS] == [*scenes.ANSWERS]
 
 
 def vqa_files(folder):
