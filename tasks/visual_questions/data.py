@@ -30,7 +30,7 @@ from ml_collections import ConfigDict
 from base import asset_files, storage
 from base.errors import UserError, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad
-from tasks.common.images import Photos, image_files
+from tasks.common.images import SUFFIXES, Photos, image_files
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, held_out_rng
 from tasks.common.text import MARKS, fold, normal, words
@@ -179,10 +179,11 @@ class VisualData:
             self.files.write(folder, (x for each in splits for x in self._used(each)))
 
     def _used(self, split: str) -> Iterable[tuple[Any, ...]]:
-        """Image, split, question and answers of each question of a user's files."""
+        """Image, split, type, question and answers of each of a user's questions."""
         part = self.read(split)
-        for number, *texts in zip(part.numbers, part.texts, part.answers, strict=True):
-            yield part.images.paths[number], split, *texts
+        columns = part.numbers, part.types, part.texts, part.answers
+        for number, *values in zip(*columns, strict=True):
+            yield part.images.paths[number], split, *values
 
     def _encoded(self, questions: Questions) -> Questions:
         length = self.config.data.max_length
@@ -300,19 +301,18 @@ def read_files(
     require(fields, split)
     name = f"config.data.files.{split}"
     questions = _entries(fields["questions"], "questions", name)
-    annotated = {
-        x["question_id"]: x
-        for x in _entries(fields["annotations"], "annotations", name)
-    }
+    annotations = _entries(fields["annotations"], "annotations", name)
     folder = Path(fields["images"])
     if not folder.is_dir():
         raise UserError(f"{name}.images is {str(folder)!r}: must be a folder")
     paths = {}
     for path in sorted(folder.iterdir()):
-        if digits := re.search(r"(\d+)$", path.stem):
+        is_image = path.suffix.lower() in SUFFIXES and not storage.is_of_system(path)
+        if is_image and (digits := re.search(r"(\d+)$", path.stem)):
             paths[int(digits[1])] = path
     texts, answers, types, photos = [], [], [], []
     try:
+        annotated = {x["question_id"]: x for x in annotations}
         for entry in questions:
             number, image = entry["question_id"], entry["image_id"]
             if number not in annotated:
@@ -323,8 +323,9 @@ def read_files(
             texts.append(plain(entry["question"]))
             answers.append([plain_answer(x["answer"]) for x in annotation["answers"]])
             types.append(annotation["answer_type"].replace("/", "_"))
+            " ".join([*answers[-1], types[-1]]).encode()  # not a lone surrogate
             photos.append(paths[image])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, UnicodeEncodeError) as error:
         raise UserError(f"{name}: not in the format of VQA ({error!r})") from None
     if not texts or len({len(each) for each in answers}) > 1:
         raise UserError(f"{name}: must have questions, with equally many answers each")

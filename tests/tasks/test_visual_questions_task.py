@@ -310,6 +310,21 @@ def vqa_files(folder):
     return config
 
 
+def replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_the_types_of_answers_are_data_of_a_run(tmp_path):
+    config, workdir = vqa_files(tmp_path), tmp_path / "run"
+    create(config, workdir, training=True)
+    (workdir / "checkpoints" / "7").mkdir(parents=True)
+    replace(tmp_path / "annotations.json", '"number"', '"other"')
+    with pytest.raises(UserError, match="^the data are not those that .*files.json"):
+        create(config, workdir, training=True)
+
+
 def test_questions_are_read_in_the_format_of_vqa(tmp_path):
     config = vqa_files(tmp_path)
     task = task_of(config, tmp_path / "run")
@@ -350,13 +365,42 @@ def test_questions_are_read_in_the_format_of_vqa(tmp_path):
             lambda f: (f / "images/COCO_val2014_000000000012.png").write_text("x"),
             "train.images: image .* cannot be read",
         ),
+        *(
+            (
+                lambda f, x=x: (f / "annotations.json").write_text(
+                    f'{{"annotations": [{x}]}}'
+                ),
+                "train: not in the format of VQA",
+            )
+            for x in ("{}", "1", "null", '{"question_id": []}', '{"question_id": 71}')
+        ),
+        *(
+            (
+                lambda f, x=x: replace(f / "annotations.json", x, f'"{chr(92)}ud800"'),
+                "train: not in the format of VQA .*surrogates",
+            )
+            for x in ('"no"', '"yes/no"')
+        ),
     ],
 )
 def test_faulty_files_are_named(change, message, tmp_path):
     config = vqa_files(tmp_path)
     change(tmp_path)
-    with pytest.raises(UserError, match=f"^config.data.files.{message}"):
+    with pytest.raises(UserError, match=f"^config.data.files.{message}") as error:
         create(config, tmp_path / "run", training=True)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_images_replace_no_image(tmp_path):
+    config = vqa_files(tmp_path)
+    folder = tmp_path / "images"
+    for number, image in zip((7, 12), sorted(folder.iterdir()), strict=True):
+        image.rename(folder / f"(x) {number}.png")
+        for name in (f"._(x) {number}.png", f"y_{number}.txt"):
+            (folder / name).write_text("no image")
+    task = task_of(config, tmp_path / "run")
+    paths = task.data.read("test").images.paths
+    assert [path.name for path in paths] == ["(x) 7.png", "(x) 12.png"]
 
 
 def test_the_images_of_easy_vqa_are_not_scaled():
