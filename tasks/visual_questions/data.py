@@ -141,10 +141,17 @@ class VisualData:
     Args:
         config: the config.
         vocabulary: of a run; None to build it from the training questions.
+        left_out: see `tasks.common.user_files.left_out`.
     """
 
-    def __init__(self, config: ConfigDict, vocabulary: Vocabulary | None = None):
-        self.config, self.files = config, image_files()
+    def __init__(
+        self,
+        config: ConfigDict,
+        vocabulary: Vocabulary | None = None,
+        left_out: Sequence[str] | None = None,
+    ):
+        self.config = config
+        self.files = image_files(config.data.damaged, left_out)
         self.read = functools.cache(self._read)
         self.questions = functools.cache(self._questions)
         if vocabulary is None:
@@ -292,11 +299,12 @@ def read_files(
             `images`, whose names end in the id of the image.
         split: the split.
         size: rows and columns of the images.
-        images: checks the images.
+        images: those that are left out, with their questions.
 
     Raises:
         UserError: for a file that is not named, is missing or in another format, a
-            question without an annotation or an image, or a damaged image.
+            question without an annotation or an image, a damaged image, or if all
+            images are left out.
     """
     require(fields, split)
     name = f"config.data.files.{split}"
@@ -306,7 +314,8 @@ def read_files(
     if not folder.is_dir():
         raise UserError(f"{name}.images is {str(folder)!r}: must be a folder")
     paths = {}
-    for path in sorted(folder.iterdir()):
+    left_out = {x for x in map(Path, images.left_out or ()) if x.parent == folder}
+    for path in sorted({*folder.iterdir(), *left_out}):  # which may be removed
         is_image = path.suffix.lower() in SUFFIXES and not storage.is_of_system(path)
         if is_image and (digits := re.search(r"(\d+)$", path.stem)):
             paths[int(digits[1])] = path
@@ -329,7 +338,12 @@ def read_files(
         raise UserError(f"{name}: not in the format of VQA ({error!r})") from None
     if not texts or len({len(each) for each in answers}) > 1:
         raise UserError(f"{name}: must have questions, with equally many answers each")
-    images.check(photos, f"{name}.images")
+    images.check(filter(images.uses, photos), f"{name}.images")
+    rows = zip(texts, answers, types, photos, strict=True)
+    used = [row for row in rows if images.uses(row[-1])]
+    if not used:
+        raise UserError(f"{name}.images: all images are left out")
+    texts, answers, types, photos = map(list, zip(*used, strict=True))
     unique = list(dict.fromkeys(photos))
     index = {path: i for i, path in enumerate(unique)}
     none = np.zeros((len(texts), 1, 4), np.int32)

@@ -47,6 +47,21 @@ CHANGES = [
         lambda x: [edit(y, "\tb", "\tc") for y in x.glob("*.txt")],
     ),
     ("recognition", "files", lambda x: edit(x / "test.txt", "2.png\ta", "2.png\tb")),
+    (
+        "questions about images",
+        "vocabulary",
+        lambda x: edit(x / "questions.json", "exactly", "then"),
+    ),
+    (
+        "questions about images",
+        "files",
+        lambda x: edit(x / "annotations.json", '"no"', '"not"'),
+    ),
+    (
+        "questions about images",
+        "files",
+        lambda x: edit(x / "annotations.json", '"number"', '"other"'),
+    ),
     ("images", "classes", add_class),
     (
         "images",

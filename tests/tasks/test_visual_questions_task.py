@@ -12,6 +12,7 @@ import pytest
 from details import weights_of
 from PIL import Image
 from states import stepped, task_of
+from user_data import visual_questions
 
 from base.errors import UserError
 from configs.vqa_scenes import get_config
@@ -279,54 +280,14 @@ def test_the_answers_of_scenes_stay_as_they_are():
     assert [visual.plain_answer(x) for x in scenes.ANSWERS] == [*scenes.ANSWERS]
 
 
-def vqa_files(folder):
-    """A config of two questions for each split in the format of VQA."""
-    config = get_config("smoke")
-    config.data.source, config.data.answers = "files", 2
-    (folder / "images").mkdir()
-    for number in (7, 12):
-        png(folder / f"images/COCO_val2014_{number:012}.png", number)
-    questions = [
-        {"question_id": 71, "image_id": 7, "question": "Is it Red?"},
-        {"question_id": 120, "image_id": 12, "question": "How many, exactly?"},
-    ]
-    answers = [["yes"] * 7 + ["no"] * 3, ["The two"] * 6 + ["two."] * 3 + ["3"]]
-    annotations = [
-        {
-            "question_id": number,
-            "answer_type": kind,
-            "answers": [{"answer": x} for x in each],
-        }
-        for number, kind, each in zip(
-            (71, 120), ("yes/no", "number"), answers, strict=True
-        )
-    ][::-1]
-    for name, entries in (("questions", questions), ("annotations", annotations)):
-        (folder / f"{name}.json").write_text(json.dumps({name: entries}))
-    for split in SPLITS:
-        for name in ("questions", "annotations"):
-            config.data.files[split][name] = str(folder / f"{name}.json")
-        config.data.files[split].images = str(folder / "images")
-    return config
-
-
 def replace(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
 
 
-def test_the_types_of_answers_are_data_of_a_run(tmp_path):
-    config, workdir = vqa_files(tmp_path), tmp_path / "run"
-    create(config, workdir, training=True)
-    (workdir / "checkpoints" / "7").mkdir(parents=True)
-    replace(tmp_path / "annotations.json", '"number"', '"other"')
-    with pytest.raises(UserError, match="^the data are not those that .*files.json"):
-        create(config, workdir, training=True)
-
-
 def test_questions_are_read_in_the_format_of_vqa(tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     task = task_of(config, tmp_path / "run")
     assert task.vocabulary.answers == ("two", "yes")  # no and 3 are not possible
     questions = task.data.questions("validation")
@@ -384,7 +345,7 @@ def test_questions_are_read_in_the_format_of_vqa(tmp_path):
     ],
 )
 def test_faulty_files_are_named(change, message, tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     change(tmp_path)
     with pytest.raises(UserError, match=f"^config.data.files.{message}") as error:
         create(config, tmp_path / "run", training=True)
@@ -392,7 +353,7 @@ def test_faulty_files_are_named(change, message, tmp_path):
 
 
 def test_files_that_are_no_images_replace_no_image(tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     folder = tmp_path / "images"
     for number, image in zip((7, 12), sorted(folder.iterdir()), strict=True):
         image.rename(folder / f"(x) {number}.png")
@@ -411,7 +372,7 @@ def test_the_images_of_easy_vqa_are_not_scaled():
 
 
 def test_missing_fields_of_files_are_named(tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     config.data.files.test = {"questions": "", "annotations": "", "images": ""}
     task = task_of(config, tmp_path / "without_test")
     with pytest.raises(UserError, match="^config.data.files.test.questions is missing"):
