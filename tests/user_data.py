@@ -2,6 +2,7 @@
 
 import json
 
+import letters
 import recordings
 from photos import files as captioned
 from PIL import Image
@@ -13,6 +14,7 @@ from configs import (
     memory_network_qa,
     ram_digits,
     sagan,
+    snail_fewshot,
     transformer_nmt,
     vqa_scenes,
 )
@@ -121,6 +123,14 @@ def visual_questions(folder):
     return config
 
 
+def few_shots(folder):
+    config = snail_fewshot.get_config("smoke")
+    count = 1 + max(config.data.shots, *config.evaluation.shots)
+    letters.write(folder, "ABCDEFGHIJKL", 1 + count)
+    config.data.update({"source": "folder", "folder": str(folder)})
+    return config
+
+
 TASKS = {
     "translation": translation,
     "captions": captioned,
@@ -131,4 +141,5 @@ TASKS = {
     "images": image_folder,
     "recognition": recognition,
     "questions about images": visual_questions,
+    "few shots": few_shots,
 }

@@ -62,6 +62,9 @@ CHANGES = [
         "files",
         lambda x: edit(x / "annotations.json", '"number"', '"other"'),
     ),
+    ("few shots", "files", lambda x: shutil.copytree(x / "B", x / "AB")),
+    ("few shots", "files", lambda x: (x / "L").rename(x / "M")),
+    ("few shots", "files", lambda x: shutil.copy(x / "B/0.png", x / "C/0.png")),
     ("images", "classes", add_class),
     (
         "images",
