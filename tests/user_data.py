@@ -1,5 +1,8 @@
 """Configs of tasks with a user's data, small files that the functions write."""
 
+import json
+
+import letters
 import recordings
 from photos import files as captioned
 from PIL import Image
@@ -11,8 +14,11 @@ from configs import (
     memory_network_qa,
     ram_digits,
     sagan,
+    snail_fewshot,
     transformer_nmt,
+    vqa_scenes,
 )
+from tasks.common.splits import SPLITS
 from tasks.translation.corpora.generated import english_number, german_number
 
 
@@ -84,6 +90,47 @@ def recognition(folder):
     return own_texts(config, folder, train=text, validation=text, test=text)
 
 
+def visual_questions(folder):
+    """Two questions for each split in the format of VQA."""
+    config = vqa_scenes.get_config("smoke")
+    config.data.source, config.data.answers = "files", 2
+    (folder / "images").mkdir()
+    size = config.data.size
+    for number in (7, 12):
+        path = folder / f"images/COCO_val2014_{number:012}.png"
+        Image.new("RGB", (size, size), (number, 0, 0)).save(path)
+    questions = [
+        {"question_id": 71, "image_id": 7, "question": "Is it Red?"},
+        {"question_id": 120, "image_id": 12, "question": "How many, exactly?"},
+    ]
+    answers = [["yes"] * 7 + ["no"] * 3, ["The two"] * 6 + ["two."] * 3 + ["3"]]
+    annotations = [
+        {
+            "question_id": number,
+            "answer_type": kind,
+            "answers": [{"answer": x} for x in each],
+        }
+        for number, kind, each in zip(
+            (71, 120), ("yes/no", "number"), answers, strict=True
+        )
+    ][::-1]
+    for name, entries in (("questions", questions), ("annotations", annotations)):
+        (folder / f"{name}.json").write_text(json.dumps({name: entries}))
+    for split in SPLITS:
+        for name in ("questions", "annotations"):
+            config.data.files[split][name] = str(folder / f"{name}.json")
+        config.data.files[split].images = str(folder / "images")
+    return config
+
+
+def few_shots(folder):
+    config = snail_fewshot.get_config("smoke")
+    count = 1 + max(config.data.shots, *config.evaluation.shots)
+    letters.write(folder, "ABCDEFGHIJKL", 1 + count)
+    config.data.update({"source": "folder", "folder": str(folder)})
+    return config
+
+
 TASKS = {
     "translation": translation,
     "captions": captioned,
@@ -93,4 +140,6 @@ TASKS = {
     "speech": speech,
     "images": image_folder,
     "recognition": recognition,
+    "questions about images": visual_questions,
+    "few shots": few_shots,
 }

@@ -128,7 +128,10 @@ def read_files(
     photos, without, root = [], 0, os.path.join(os.path.realpath(folder), "")
     for name, texts in texts_by_image:
         path = folder / name
-        file = "" if "\0" in str(name) else os.path.realpath(path)
+        try:
+            file = os.path.realpath(path)
+        except ValueError:  # a NUL or a lone surrogate, which no path has
+            file = ""
         inside = not name.is_absolute() and ".." not in name.parts
         if file and not (inside and file.startswith(root)):
             raise UserError(f"{field}: its image {str(name)!r} is not inside {folder}")

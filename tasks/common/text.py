@@ -27,6 +27,7 @@ RUN = rf"(?:{LETTER})+"
 QUESTION_MARKS = "?؟？"
 _ENDS = ".!?"  # of a sentence, before a space
 _FULL_STOPS = "।॥؟۔።။។。｡！？"  # of a sentence, with or without one
+MARKS = f",;:{_ENDS}{_FULL_STOPS}"  # that end a sentence or a part of it
 _SENTENCE = re.compile(
     rf"(?<=[{_ENDS}])\s+|(?<=[{_FULL_STOPS}])(?![{_FULL_STOPS}{_ENDS}」』”’）)\]])\s*"
 )

@@ -24,7 +24,7 @@ from base.ranges import Choice
 
 REFUSE, LEAVE_OUT = "refuse", "leave_out"
 Damaged = Annotated[str, Choice((REFUSE, LEAVE_OUT))]  # of `config.data.damaged`
-_ASSET = "files.json"
+ASSET = "files.json"
 _SECONDS = 10.0  # between two lines of progress
 
 # Size, time of the last change in ns, SHA-256, and the error; "" for an intact file.
@@ -36,7 +36,7 @@ def left_out(assets: Path, training: bool) -> list[str] | None:
 
     None for a new run, which decides it, and for one that makes a damaged asset again.
     """
-    path = assets / _ASSET
+    path = assets / ASSET
     if training and not (asset_files.are_kept(assets) and asset_files.is_intact(path)):
         return None
     return parse_json(path.read_bytes())["left_out"] if path.exists() else []
@@ -91,9 +91,9 @@ class UserFiles:
             "sha256": self._digest(examples),
             "left_out": sorted(self._left_out),
         }
-        asset_files.write(assets / _ASSET, json.dumps(content, indent=1) + "\n")
+        asset_files.write(assets / ASSET, json.dumps(content, indent=1) + "\n")
         if count := len(self._left_out):
-            line = f"data: {count:,} damaged files left out, see {assets / _ASSET}"
+            line = f"data: {count:,} damaged files left out, see {assets / ASSET}"
             print(line, file=sys.stderr)
 
     def require(self, assets: Path, examples: Iterable[tuple[Any, ...]]) -> None:
@@ -102,7 +102,7 @@ class UserFiles:
         Raises:
             UserError: if they differ.
         """
-        path = assets / _ASSET
+        path = assets / ASSET
         if self._digest(examples) != parse_json(path.read_bytes())["sha256"]:
             raise UserError(
                 f"the data are not those that {path} was made from: restore them"

@@ -35,10 +35,11 @@ from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
 from tasks.common.images import SUFFIXES, read_image
 from tasks.common.packages import deb_files, fetch_deb
 from tasks.common.splits import SPLITS, held_out_rng
+from tasks.common.user_files import UserFiles
 
 SOURCES = ("matplotlib", "noto", "folder")
 SIDE = 28  # I
-IMAGES = (*SUFFIXES, ".tif", ".tiff")  # the last two are refused, not left out
+IMAGES = (*SUFFIXES, ".tif", ".tiff")  # the last two cannot be read: damaged
 _EXAMPLES = 20  # E of printed letters, as in Omniglot
 _LETTERS = range(10, 41)  # numbers of letters of a script; the first ones are taken
 _DIFFERENT = 0.9  # maximum correlation of two classes
@@ -53,43 +54,103 @@ class Characters(NamedTuple):
     names: Sequence[str]  # the script and name of each character
     # int [classes, 2], the number of a character and its quarter turns
     classes: np.ndarray
+    paths: Sequence[Sequence[Path]] = ()  # of the images of a user's characters
+
+
+# Images of characters by name and script.
+Scripts = dict[str, dict[str, np.ndarray]]
 
 
 @functools.cache
-def read(
-    source: str, folder: str = "", *, rotations: bool = True
+def read(source: str, *, rotations: bool = True) -> dict[str, Characters]:
+    """Returns the classes of a source of printed letters by split."""
+    splits = _split(_printed(source), rotations)
+    # The first image of each is not distorted.
+    clean = [
+        np.rot90(x.images[n, 0], turn) for x in splits.values() for n, turn in x.classes
+    ]
+    ends = np.cumsum([len(x.classes) for x in splits.values()])[:-1]
+    parts = np.split(distinct(np.stack(clean)), ends)
+    return {
+        split: x._replace(images=x.images[:, 1:], classes=x.classes[part])
+        for (split, x), part in zip(splits.items(), parts, strict=True)
+    }
+
+
+def read_folder(
+    folder: Path, files: UserFiles, *, rotations: bool = True
 ) -> dict[str, Characters]:
-    """Returns the classes of a source by split.
+    """Returns the classes of a user's folder by split.
+
+    Scripts are the folders of the folders of images. Without at least four scripts,
+    each class is one.
+
+    Args:
+        folder: the folder.
+        files: those that are left out.
+        rotations: whether a turned character is another class.
 
     Raises:
-        UserError: if the images cannot be read.
+        UserError: if there are too few classes, a class has a single image, or an image
+            cannot be read.
     """
-    printed = source != "folder"
-    scripts = _printed(source) if printed else _folders(Path(folder))
+    name = f"config.data.folder={folder}"
+    every = class_folders(folder)
+    files.check((x for y in every.values() for x in y if files.uses(x)), name)
+    used = {path: [*filter(files.uses, every[path])] for path in every}
+    classes = {path: x for path, x in used.items() if x}
+    if len(classes) < 4:
+        raise UserError(
+            f"{name} has {len(classes)} folders of images: must have one for each "
+            "class, at least 4"
+        )
+    fewest = min(classes, key=lambda path: len(classes[path]))
+    count = len(classes[fewest])
+    if count < 2:
+        raise UserError(f"{fewest} has one image: must have at least 2")
+    by_script = len({path.parent for path in classes}) >= 4
+    scripts: Scripts = collections.defaultdict(dict)
+    paths = {}
+    for path, images in classes.items():
+        label = str(path.relative_to(folder))
+        script = str(path.parent.relative_to(folder)) if by_script else label
+        scripts[script][path.name] = np.stack([image_of(x) for x in images[:count]])
+        paths[script, path.name] = images[:count]
+    return _split(scripts, rotations, paths)
+
+
+def files_of(splits: Mapping[str, Characters]) -> Iterator[tuple[Path, str, str]]:
+    """Yields path, split and class of each of a user's images."""
+    for split, x in splits.items():
+        for name, paths in zip(x.names, x.paths, strict=True):
+            yield from ((path, split, name) for path in paths)
+
+
+def _split(
+    scripts: Scripts,
+    rotations: bool,
+    paths: Mapping[tuple[str, str], Sequence[Path]] | None = None,
+) -> dict[str, Characters]:
+    """The characters of each split, each with all its turns as classes."""
     turns = 4 if rotations else 1
     names: dict[str, list[str]] = {split: [] for split in SPLITS}
     images: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+    files: dict[str, list[Sequence[Path]]] = {split: [] for split in SPLITS}
     for number, script in enumerate(sorted(scripts)):
         split = _PARTS[number % 4]
         for name, drawings in scripts[script].items():
             names[split].append(f"{script} {name}")
             images[split].append(drawings)
-    classes = {
-        split: np.array([(n, turn) for n in range(len(x)) for turn in range(turns)])
-        for split, x in names.items()
-    }
-    if printed:  # the first image of each is not distorted
-        clean = [images[s][n][0] for s in SPLITS for n in range(len(names[s]))]
-        keeps = distinct(
-            np.stack([np.rot90(x, k) for x in clean for k in range(turns)])
-        )
-        ends = np.cumsum([len(classes[split]) for split in SPLITS])[:-1]
-        for split, part in zip(SPLITS, np.split(keeps, ends), strict=True):
-            classes[split] = classes[split][part]
-            images[split] = [x[1:] for x in images[split]]
+            if paths:
+                files[split].append(paths[script, name])
     return {
-        split: Characters(np.stack(images[split]), names[split], classes[split])
-        for split in SPLITS
+        split: Characters(
+            np.stack(images[split]),
+            names[split],
+            np.array([(n, turn) for n in range(len(x)) for turn in range(turns)]),
+            files[split],
+        )
+        for split, x in names.items()
     }
 
 
@@ -115,7 +176,7 @@ def distinct(images: np.ndarray) -> np.ndarray:
     return is_new
 
 
-def _printed(source: str) -> dict[str, dict[str, np.ndarray]]:
+def _printed(source: str) -> Scripts:
     """Prints the letters of each script: uint8 [1 + E, I, I], the first undistorted."""
     from PIL import ImageFont
 
@@ -128,7 +189,7 @@ def _printed(source: str) -> dict[str, dict[str, np.ndarray]]:
     for letter in sorted(has):
         scripts[unicodedata.name(letter).split()[0].capitalize()].append(letter)
     load = functools.cache(lambda x: ImageFont.truetype(io.BytesIO(x), _SIZE))
-    drawn: dict[str, dict[str, np.ndarray]] = {}
+    drawn: Scripts = {}
     for script, letters in scripts.items():
         if len(letters) >= _LETTERS.start:
             drawn[script] = {
@@ -216,30 +277,6 @@ def _noto() -> list[bytes]:
     fonts = dict(deb_files(path, r"-(Regular|Bold)\.ttf$"))
     regular_first = sorted(fonts, key=lambda name: ("Bold" in name, name))
     return [fonts[name] for name in regular_first]
-
-
-def _folders(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Reads a folder of folders of images; scripts are the folders of these folders.
-
-    Without at least four scripts, each class is one.
-    """
-    classes = class_folders(folder)
-    if len(classes) < 4:
-        raise UserError(
-            f"config.data.folder={folder} has {len(classes)} folders of images: must "
-            "have one for each class, at least 4"
-        )
-    fewest = min(classes, key=lambda path: len(classes[path]))
-    count = len(classes[fewest])
-    if count < 2:
-        raise UserError(f"{fewest} has one image: must have at least 2")
-    by_script = len({path.parent for path in classes}) >= 4
-    scripts: dict[str, dict[str, np.ndarray]] = collections.defaultdict(dict)
-    for path, files in classes.items():
-        name = str(path.relative_to(folder))
-        script = str(path.parent.relative_to(folder)) if by_script else name
-        scripts[script][path.name] = np.stack([image_of(x) for x in files[:count]])
-    return scripts
 
 
 def class_folders(folder: Path) -> dict[Path, list[Path]]:

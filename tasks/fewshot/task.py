@@ -34,7 +34,9 @@ from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap, Places, attention_map
 from figures.strips import Strip, caption_strips
+from tasks.common import user_files
 from tasks.common.batches import EndlessBatches
+from tasks.common.images import image_files
 from tasks.fewshot import data as fewshot
 from tasks.fewshot.data import Characters
 from training import checks
@@ -54,6 +56,7 @@ class FewShotData(Fields):
     # Images of characters.
     source: Annotated[str, Choice(fewshot.SOURCES)] = "matplotlib"
     folder: str = ""  # of folders of images
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     rotations: bool = True  # whether a turned character is another class
     ways: Annotated[int, Range(2, 1000, whole=True)] = 5  # N
     shots: Annotated[int, _SHOTS] = 5  # maximum K in training
@@ -113,13 +116,29 @@ class FewShot(Task):
     def prepare(
         cls, config: ConfigDict, workdir: Path, *, training: bool
     ) -> Callable[[], Mapping[str, Characters]]:
-        """Returns a function that reads the classes by split; see `Task`."""
+        """Returns a function that reads the classes by split; see `Task`.
+
+        In training, writes a digest of a user's images.
+        """
         data, shots = config.data, config.evaluation.shots
-        read = functools.partial(
-            fewshot.read, data.source, data.folder, rotations=data.rotations
-        )
+        folder = Path(workdir) / "assets"
+        images = image_files(data.damaged, user_files.left_out(folder, training))
+
+        @functools.cache
+        def read() -> Mapping[str, Characters]:
+            if data.source != "folder":
+                return fewshot.read(data.source, rotations=data.rotations)
+            splits = fewshot.read_folder(
+                Path(data.folder), images, rotations=data.rotations
+            )
+            use = images.write if training else images.require
+            use(folder, fewshot.files_of(splits))
+            return splits
+
         if training:
             fewshot.check(read(), data.ways, [data.shots, *shots])
+        elif data.source == "folder":
+            (folder / user_files.ASSET).stat()  # raises the error of a missing asset
         return read
 
     def __init__(

@@ -7,8 +7,9 @@
     Goyal et al., 2017) and the folder of the images, whose names end in their number.
 
 The words are those of the training questions; the possible answers are the most
-frequent ones of their annotators. Answers and questions are in lower case, without
-punctuation; answers without articles.
+frequent ones of their annotators. Questions are in lower case, without punctuation.
+Answers are in lower case, without articles and the marks that end words: "C++" and "C#"
+are two answers.
 
 Axes: B, N questions; K annotators; T words; M boxes; I, J rows and columns.
 """
@@ -29,10 +30,10 @@ from ml_collections import ConfigDict
 from base import asset_files, storage
 from base.errors import UserError, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad
-from tasks.common.images import Photos, image_files
+from tasks.common.images import SUFFIXES, Photos, image_files
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, held_out_rng
-from tasks.common.text import fold, words
+from tasks.common.text import MARKS, fold, normal, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import UNK, Words, by_frequency
 from tasks.visual_questions import scenes
@@ -108,12 +109,15 @@ def plain(text: str) -> str:
 
 
 def plain_answer(text: str) -> str:
-    """Returns the words of an answer in lower case, without punctuation and articles.
+    """Returns an answer in the form in which answers are compared.
 
-    The official evaluation also replaces some contractions and number words.
+    It is in lower case and normal form, without the marks that end words and without
+    articles, unless nothing else is left. The official evaluation also replaces some
+    contractions and number words.
     """
-    kept_words = [word for word in plain(text).split() if word not in _ARTICLES]
-    return " ".join(kept_words)
+    whole = normal(fold(text)).split()
+    unmarked = [word for each in whole if (word := each.rstrip(MARKS))] or whole
+    return " ".join([word for word in unmarked if word not in _ARTICLES] or unmarked)
 
 
 def build(questions: Questions | None, answers: int) -> Vocabulary:
@@ -137,10 +141,17 @@ class VisualData:
     Args:
         config: the config.
         vocabulary: of a run; None to build it from the training questions.
+        left_out: see `tasks.common.user_files.left_out`.
     """
 
-    def __init__(self, config: ConfigDict, vocabulary: Vocabulary | None = None):
-        self.config, self.files = config, image_files()
+    def __init__(
+        self,
+        config: ConfigDict,
+        vocabulary: Vocabulary | None = None,
+        left_out: Sequence[str] | None = None,
+    ):
+        self.config = config
+        self.files = image_files(config.data.damaged, left_out)
         self.read = functools.cache(self._read)
         self.questions = functools.cache(self._questions)
         if vocabulary is None:
@@ -175,10 +186,11 @@ class VisualData:
             self.files.write(folder, (x for each in splits for x in self._used(each)))
 
     def _used(self, split: str) -> Iterable[tuple[Any, ...]]:
-        """Image, split, question and answers of each question of a user's files."""
+        """Image, split, type, question and answers of each of a user's questions."""
         part = self.read(split)
-        for number, *texts in zip(part.numbers, part.texts, part.answers, strict=True):
-            yield part.images.paths[number], split, *texts
+        columns = part.numbers, part.types, part.texts, part.answers
+        for number, *values in zip(*columns, strict=True):
+            yield part.images.paths[number], split, *values
 
     def _encoded(self, questions: Questions) -> Questions:
         length = self.config.data.max_length
@@ -287,28 +299,29 @@ def read_files(
             `images`, whose names end in the id of the image.
         split: the split.
         size: rows and columns of the images.
-        images: checks the images.
+        images: those that are left out, with their questions.
 
     Raises:
         UserError: for a file that is not named, is missing or in another format, a
-            question without an annotation or an image, or a damaged image.
+            question without an annotation or an image, a damaged image, or if all
+            images are left out.
     """
     require(fields, split)
     name = f"config.data.files.{split}"
     questions = _entries(fields["questions"], "questions", name)
-    annotated = {
-        x["question_id"]: x
-        for x in _entries(fields["annotations"], "annotations", name)
-    }
+    annotations = _entries(fields["annotations"], "annotations", name)
     folder = Path(fields["images"])
     if not folder.is_dir():
         raise UserError(f"{name}.images is {str(folder)!r}: must be a folder")
     paths = {}
-    for path in sorted(folder.iterdir()):
-        if digits := re.search(r"(\d+)$", path.stem):
+    left_out = {x for x in map(Path, images.left_out or ()) if x.parent == folder}
+    for path in sorted({*folder.iterdir(), *left_out}):  # which may be removed
+        is_image = path.suffix.lower() in SUFFIXES and not storage.is_of_system(path)
+        if is_image and (digits := re.search(r"(\d+)$", path.stem)):
             paths[int(digits[1])] = path
     texts, answers, types, photos = [], [], [], []
     try:
+        annotated = {x["question_id"]: x for x in annotations}
         for entry in questions:
             number, image = entry["question_id"], entry["image_id"]
             if number not in annotated:
@@ -319,12 +332,18 @@ def read_files(
             texts.append(plain(entry["question"]))
             answers.append([plain_answer(x["answer"]) for x in annotation["answers"]])
             types.append(annotation["answer_type"].replace("/", "_"))
+            " ".join([*answers[-1], types[-1]]).encode()  # not a lone surrogate
             photos.append(paths[image])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, UnicodeEncodeError) as error:
         raise UserError(f"{name}: not in the format of VQA ({error!r})") from None
     if not texts or len({len(each) for each in answers}) > 1:
         raise UserError(f"{name}: must have questions, with equally many answers each")
-    images.check(photos, f"{name}.images")
+    images.check(filter(images.uses, photos), f"{name}.images")
+    rows = zip(texts, answers, types, photos, strict=True)
+    used = [row for row in rows if images.uses(row[-1])]
+    if not used:
+        raise UserError(f"{name}.images: all images are left out")
+    texts, answers, types, photos = map(list, zip(*used, strict=True))
     unique = list(dict.fromkeys(photos))
     index = {path: i for i, path in enumerate(unique)}
     none = np.zeros((len(texts), 1, 4), np.int32)

@@ -31,6 +31,7 @@ from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, Places, attention_map, grid, grid_labels
 from figures.strips import Strip, caption_strips
+from tasks.common import user_files
 from tasks.common.batches import EndlessBatches
 from tasks.common.images import read_image
 from tasks.common.objectives import supervised
@@ -70,6 +71,7 @@ class VisualFields(Fields):
     max_length: Annotated[int, SIZE] = 12  # words; longer questions are cut
     batch_size: Annotated[int, BATCH] = 64  # questions per batch
     files: SplitFiles = SplitFiles()
+    damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
 
     def __post_init__(self):
         if self.source != "files":
@@ -114,12 +116,13 @@ class VisualQuestionAnswering(Task):
     ) -> VisualData:
         """Reads or builds the vocabulary; see `Task`."""
         folder = Path(workdir) / "assets"
+        left_out = user_files.left_out(folder, training)
         if not training:
-            return VisualData(config, visual.load(folder))
+            return VisualData(config, visual.load(folder), left_out)
         if config.data.source == "files":
             for split in SPLITS[:-1]:
                 visual.require(config.data.files[split], split)
-        data = VisualData(config)
+        data = VisualData(config, left_out=left_out)
         data.write(folder)
         return data
 

@@ -47,6 +47,24 @@ CHANGES = [
         lambda x: [edit(y, "\tb", "\tc") for y in x.glob("*.txt")],
     ),
     ("recognition", "files", lambda x: edit(x / "test.txt", "2.png\ta", "2.png\tb")),
+    (
+        "questions about images",
+        "vocabulary",
+        lambda x: edit(x / "questions.json", "exactly", "then"),
+    ),
+    (
+        "questions about images",
+        "files",
+        lambda x: edit(x / "annotations.json", '"no"', '"not"'),
+    ),
+    (
+        "questions about images",
+        "files",
+        lambda x: edit(x / "annotations.json", '"number"', '"other"'),
+    ),
+    ("few shots", "files", lambda x: shutil.copytree(x / "B", x / "AB")),
+    ("few shots", "files", lambda x: (x / "L").rename(x / "M")),
+    ("few shots", "files", lambda x: shutil.copy(x / "B/0.png", x / "C/0.png")),
     ("images", "classes", add_class),
     (
         "images",

@@ -67,7 +67,7 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     """Whatever it is: each file is read by the function that reads it in a run."""
     folder = tmp_path / "assets"
     files = [tmp_path / "config.json"]
-    for path in (*files, folder / user_files._ASSET):
+    for path in (*files, folder / user_files.ASSET):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     (tmp_path / "metrics.jsonl").write_text(f"{content}\n{content}\n")

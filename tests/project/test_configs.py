@@ -230,8 +230,10 @@ UNREAD = {
     "sagan": {"data.folder", "data.groups", "evaluation.size"},
     # A user's images, tested in test_recognition.py and test_user_files.py.
     **dict.fromkeys(("ram_digits", "dram_digits"), {"data.damaged"} | files()),
+    # A user's images, tested in test_fewshot.py and test_user_files.py.
+    "snail_fewshot": {"data.folder"},
     # A user's questions, tested in test_visual_questions_task.py.
-    "vqa_scenes": files("questions", "annotations", "images"),
+    "vqa_scenes": {"data.damaged"} | files("questions", "annotations", "images"),
 }
 
 

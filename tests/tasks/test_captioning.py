@@ -72,6 +72,7 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     [
         ({1: "gone.png"}, [(1, "a")], "captions.json': .* has no file 'gone.png'"),
         ({1: "a\0.png"}, [(1, "a")], "has no file 'a.x00.png'"),
+        ({1: "\ud800.png"}, [(1, "a")], "has no file '.ud800.png'"),
         ({1: "n" * 300}, [(1, "a")], "has no file 'nnn"),
         ({1: "../x.png"}, [(1, "a")], "its image '../x.png' is not inside "),
         ({1: "a/../here.png"}, [(1, "a")], "its image 'a/../here.png' is not inside "),

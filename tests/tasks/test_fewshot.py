@@ -10,6 +10,7 @@ from states import stepped, task_of
 
 from base.errors import UserError
 from configs.snail_fewshot import get_config
+from tasks.common.images import image_files
 from tasks.fewshot import data as fewshot
 from tasks.fewshot import task as fewshot_task
 from tasks.fewshot.data import SIDE, Characters
@@ -115,7 +116,7 @@ def test_batches_have_every_number_of_shots():
 
 def test_a_folder_of_folders_is_read_and_dark_ink_becomes_bright(tmp_path):
     letters.write(tmp_path / "flat", "ABCDEFGH", 3)
-    splits = fewshot.read("folder", str(tmp_path / "flat"), rotations=False)
+    splits = fewshot.read_folder(tmp_path / "flat", image_files(), rotations=False)
     assert [len(splits[x].classes) for x in ("train", "validation", "test")] == [
         4,
         2,
@@ -125,7 +126,7 @@ def test_a_folder_of_folders_is_read_and_dark_ink_becomes_bright(tmp_path):
     assert (np.concatenate([x.images for x in splits.values()]).mean() < 100).all()
     for script in "VWXYZ":
         letters.write(tmp_path / "deep" / script, "ab", 2)
-    splits = fewshot.read("folder", str(tmp_path / "deep"))
+    splits = fewshot.read_folder(tmp_path / "deep", image_files())
     assert splits["test"].names == ["W a", "W b"]
     assert splits["validation"].names == ["Y a", "Y b"]
     assert len(splits["train"].classes) == 3 * 2 * 4
@@ -133,10 +134,10 @@ def test_a_folder_of_folders_is_read_and_dark_ink_becomes_bright(tmp_path):
 
 def test_folders_without_enough_images_are_refused(tmp_path):
     with pytest.raises(UserError, match="has 0 folders of images: must have one for"):
-        fewshot.read("folder", str(tmp_path / "nothing"))
+        fewshot.read_folder(tmp_path / "nothing", image_files())
     letters.write(tmp_path / "x", "ABCD", 1)
     with pytest.raises(UserError, match="has one image: must have at least 2"):
-        fewshot.read("folder", str(tmp_path / "x"))
+        fewshot.read_folder(tmp_path / "x", image_files())
     characters = {"train": numbered()}
     with pytest.raises(UserError, match="ways is 45: must be at most 44"):
         fewshot.check(characters, 45, [1])

@@ -182,6 +182,8 @@ def test_decoding_many_files_shows_progress(tmp_path, monkeypatch, capsys):
         ("captions", ["4.png", "v0.png", "t8.png"]),
         ("images", ["cats/1.png", "dogs/0.png"]),
         ("recognition", ["0.png"]),
+        ("questions about images", ["images/COCO_val2014_000000000007.png"]),
+        ("few shots", ["A/0.png", "C/1.png"]),
     ],
 )
 def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
@@ -227,8 +229,11 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
         "captions": lambda: len(task.data.photos("test")),
         "images": lambda: len(task.images.labels),
         "recognition": lambda: len(task.objects("test").labels),
+        "questions about images": lambda: len(task.data.questions("test")),
+        "few shots": lambda: task._read()["test"].images.shape[1],
     }
     counts = {"speech": 2, "captions": 8, "images": 4, "recognition": 2}
+    counts |= {"questions about images": 1, "few shots": 3}
     assert sizes[name]() == counts[name]
     other = next(x for x in sorted(data.rglob("*2.*")) if x.suffix in (".wav", ".png"))
     half(other)  # damaged since
@@ -236,7 +241,7 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
         create(config, workdir, training=True)
 
 
-@pytest.mark.parametrize("name", [x for x in TASKS if x != "images"])
+@pytest.mark.parametrize("name", [x for x in TASKS if x not in ("images", "few shots")])
 def test_text_with_nul_bytes_is_refused(tmp_path, name):
     config = TASKS[name](tmp_path)
     for path in (x for x in tmp_path.iterdir() if x.suffix in (".txt", ".en", ".json")):

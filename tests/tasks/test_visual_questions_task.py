@@ -12,6 +12,7 @@ import pytest
 from details import weights_of
 from PIL import Image
 from states import stepped, task_of
+from user_data import visual_questions
 
 from base.errors import UserError
 from configs.vqa_scenes import get_config
@@ -252,42 +253,41 @@ def test_easy_vqa_has_its_published_questions():
     parts = {split: visual.easy(split) for split in SPLITS}
     counts = [len(x) for x in parts.values()]
     assert sum(counts[:2]) == 38_575 and counts[2] == 9673
-    assert len(visual.build(parts["train"], 100).answers) == 13
+    answers = visual.build(parts["train"], 100).answers
+    assert len(answers) == 13
+    assert [visual.plain_answer(x) for x in answers] == [*answers]
 
 
-def vqa_files(folder):
-    """A config of two questions for each split in the format of VQA."""
-    config = get_config("smoke")
-    config.data.source, config.data.answers = "files", 2
-    (folder / "images").mkdir()
-    for number in (7, 12):
-        png(folder / f"images/COCO_val2014_{number:012}.png", number)
-    questions = [
-        {"question_id": 71, "image_id": 7, "question": "Is it Red?"},
-        {"question_id": 120, "image_id": 12, "question": "How many, exactly?"},
-    ]
-    answers = [["yes"] * 7 + ["no"] * 3, ["The two"] * 6 + ["two."] * 3 + ["3"]]
-    annotations = [
-        {
-            "question_id": number,
-            "answer_type": kind,
-            "answers": [{"answer": x} for x in each],
-        }
-        for number, kind, each in zip(
-            (71, 120), ("yes/no", "number"), answers, strict=True
-        )
-    ][::-1]
-    for name, entries in (("questions", questions), ("annotations", annotations)):
-        (folder / f"{name}.json").write_text(json.dumps({name: entries}))
-    for split in SPLITS:
-        for name in ("questions", "annotations"):
-            config.data.files[split][name] = str(folder / f"{name}.json")
-        config.data.files[split].images = str(folder / "images")
-    return config
+def test_answers_are_compared_with_their_symbols():
+    different = (
+        *("C++", "C#", "C", "$5", "5%", "5", "-5", "3.5", "3 5", "1/2", "1:2", "1 2"),
+        *("the", "a", "A, an", "?", "!", ":)", "Türe", "Ture", "*", "_"),
+    )
+    assert len({visual.plain_answer(x) for x in different}) == len(different)
+    assert all(visual.plain_answer(x) for x in different)
+    for texts in (
+        ("C++", "c++", "The C++.", " C++ ,"),
+        ("5%", "5%.", "a 5% !"),
+        ("Yes, it is", "yes it is."),
+        ("\u00e9tude", "e\u0301tude", "An \u00c9TUDE"),
+        ("the", "THE", "the."),
+        ("二", "二。"),
+    ):
+        assert len({visual.plain_answer(x) for x in texts}) == 1, texts
+
+
+def test_the_answers_of_scenes_stay_as_they_are():
+    assert [visual.plain_answer(x) for x in scenes.ANSWERS] == [*scenes.ANSWERS]
+
+
+def replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 def test_questions_are_read_in_the_format_of_vqa(tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     task = task_of(config, tmp_path / "run")
     assert task.vocabulary.answers == ("two", "yes")  # no and 3 are not possible
     questions = task.data.questions("validation")
@@ -326,13 +326,42 @@ def test_questions_are_read_in_the_format_of_vqa(tmp_path):
             lambda f: (f / "images/COCO_val2014_000000000012.png").write_text("x"),
             "train.images: image .* cannot be read",
         ),
+        *(
+            (
+                lambda f, x=x: (f / "annotations.json").write_text(
+                    f'{{"annotations": [{x}]}}'
+                ),
+                "train: not in the format of VQA",
+            )
+            for x in ("{}", "1", "null", '{"question_id": []}', '{"question_id": 71}')
+        ),
+        *(
+            (
+                lambda f, x=x: replace(f / "annotations.json", x, f'"{chr(92)}ud800"'),
+                "train: not in the format of VQA .*surrogates",
+            )
+            for x in ('"no"', '"yes/no"')
+        ),
     ],
 )
 def test_faulty_files_are_named(change, message, tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     change(tmp_path)
-    with pytest.raises(UserError, match=f"^config.data.files.{message}"):
+    with pytest.raises(UserError, match=f"^config.data.files.{message}") as error:
         create(config, tmp_path / "run", training=True)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_images_replace_no_image(tmp_path):
+    config = visual_questions(tmp_path)
+    folder = tmp_path / "images"
+    for number, image in zip((7, 12), sorted(folder.iterdir()), strict=True):
+        image.rename(folder / f"(x) {number}.png")
+        for name in (f"._(x) {number}.png", f"y_{number}.txt"):
+            (folder / name).write_text("no image")
+    task = task_of(config, tmp_path / "run")
+    paths = task.data.read("test").images.paths
+    assert [path.name for path in paths] == ["(x) 7.png", "(x) 12.png"]
 
 
 def test_the_images_of_easy_vqa_are_not_scaled():
@@ -343,7 +372,7 @@ def test_the_images_of_easy_vqa_are_not_scaled():
 
 
 def test_missing_fields_of_files_are_named(tmp_path):
-    config = vqa_files(tmp_path)
+    config = visual_questions(tmp_path)
     config.data.files.test = {"questions": "", "annotations": "", "images": ""}
     task = task_of(config, tmp_path / "without_test")
     with pytest.raises(UserError, match="^config.data.files.test.questions is missing"):
