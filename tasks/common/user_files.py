@@ -39,7 +39,12 @@ def left_out(assets: Path, training: bool) -> list[str] | None:
     path = assets / ASSET
     if training and not (asset_files.are_kept(assets) and asset_files.is_intact(path)):
         return None
-    return parse_json(path.read_bytes())["left_out"] if path.exists() else []
+    try:
+        return parse_json(path.read_bytes())["left_out"]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError):  # `asset_files.verify` refuses it
+        return None
 
 
 @dataclasses.dataclass
