@@ -38,6 +38,7 @@ _LEFT_OUT = (
     "parallel",
     "data.folder",
     "data.files",
+    "data.damaged",
     "evaluation.figures",
 )
 # Fields that choose which checkpoints are kept: they have an effect only if parameters
