@@ -10,6 +10,7 @@ from base.errors import UserError
 
 
 def test_a_table_is_read_back_cell_by_cell(tmp_path):
+    pandas = pytest.importorskip("pandas")
     rng, characters = (
         np.random.default_rng(0),
         list("\"\t\n\r \\'a,é#\u2028\x85") + [""],
@@ -25,6 +26,8 @@ def test_a_table_is_read_back_cell_by_cell(tmp_path):
         assert storage.read_tsv(path) == [header, *rows]
         with path.open(encoding="utf-8", newline="") as file:
             assert list(csv.reader(file, delimiter="\t")) == [header, *rows]
+        table = pandas.read_csv(path, sep="\t", keep_default_na=False)
+        assert [list(table.columns), *table.values.tolist()] == [header, *rows]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a\0b"])
