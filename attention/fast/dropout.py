@@ -13,7 +13,7 @@ def dropout(x: jax.Array, rate: float, rng: jax.Array) -> jax.Array:
     Hinton et al. (2012). Each random word decides on two elements; the rate is rounded
     to a multiple of 2^-16, and the scale is exact for the rounded rate. With a word per
     element, as in `flax.linen.Dropout`, a training step of transformer_nmt takes 1.13
-    times as long, on two threads of a CPU.
+    times as long on a batch of its most frequent shape, on two threads of a CPU.
 
     Args:
         x: [..., C].

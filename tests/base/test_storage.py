@@ -9,8 +9,8 @@ from base import storage
 from base.errors import UserError
 
 
-def test_a_table_is_read_back_cell_by_cell(tmp_path):
-    pandas = pytest.importorskip("pandas")
+def tables():
+    """Tables of random cells; the first row is the header."""
     rng, characters = (
         np.random.default_rng(0),
         list("\"\t\n\r \\'a,é#\u2028\x85") + [""],
@@ -21,11 +21,21 @@ def test_a_table_is_read_back_cell_by_cell(tmp_path):
             ["".join(rng.choice(characters, 3)) for _ in range(width)]
             for _ in range(count)
         ]
-        header = [f"column {n}" for n in range(width)]
+        yield [[f"column {n}" for n in range(width)], *rows]
+
+
+def test_a_table_is_read_back_cell_by_cell(tmp_path):
+    for header, *rows in tables():
         path = storage.write_tsv(tmp_path / "a.tsv", header, rows)
         assert storage.read_tsv(path) == [header, *rows]
         with path.open(encoding="utf-8", newline="") as file:
             assert list(csv.reader(file, delimiter="\t")) == [header, *rows]
+
+
+def test_pandas_reads_a_table_cell_by_cell(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    for header, *rows in tables():
+        path = storage.write_tsv(tmp_path / "a.tsv", header, rows)
         table = pandas.read_csv(path, sep="\t", keep_default_na=False)
         assert [list(table.columns), *table.values.tolist()] == [header, *rows]
 

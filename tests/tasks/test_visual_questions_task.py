@@ -259,10 +259,8 @@ def test_easy_vqa_has_its_published_questions():
 
 
 def test_answers_are_compared_with_their_symbols():
-    different = (
-        *("C++", "C#", "C", "$5", "5%", "5", "-5", "3.5", "3 5", "1/2", "1:2", "1 2"),
-        *("the", "a", "A, an", "?", "!", ":)", "Türe", "Ture", "*", "_"),
-    )
+    different = "C++ C# C $5 5% 5 -5 3.5 1/2 1:2 the a ? ! :) Türe Ture * _".split()
+    different += ["3 5", "1 2", "A, an"]
     assert len({visual.plain_answer(x) for x in different}) == len(different)
     assert all(visual.plain_answer(x) for x in different)
     for texts in (
