@@ -57,8 +57,7 @@ VARIANTS = {
     "lstm": _LSTM,
     "transformer": _TRANSFORMER,
     "memory_network": _MEMORY_NETWORK,
-    "deep": {"model.layers": 3, "model.hidden": 92, "model.score_hidden": 46}
-    | _LOWER_RATE,
+    "deep": {"model.layers": 3, "model.hidden": 92, "model.score_hidden": 46},
     "pieces": _PIECES,
     "pieces_lstm": _LSTM | _PIECES,
     "pieces_transformer": _TRANSFORMER | _PIECES,

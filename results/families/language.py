@@ -119,7 +119,6 @@ TABLES = {
         text_deep > text
             | three layers of LSTMN have a lower perplexity than one
             | Cheng et al. 2016, section 5.1
-            | not searched for three layers, the better of two for one
         text_memory_network > text_lstm
             | a memory network has a lower perplexity than an LSTM
             | Sukhbaatar et al. 2015, section 5
