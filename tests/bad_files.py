@@ -233,6 +233,7 @@ def write(folder):
         shutil.copytree(folder / "runs/ff_attention", folder / "runs" / name)
         path = folder / "runs" / name / "config.json"
         config = json.loads(path.read_text())
+        del config["sha256"]
         edit(config)
         path.write_text(json.dumps(config))
     for name, fault in DAMAGED_RUNS.items():

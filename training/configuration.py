@@ -411,8 +411,7 @@ def record(config: ConfigDict, workdir: Path) -> None:
             extended = [*extended, {"step": steps[-1], "before": before}]
         settings |= {"extended": extended} if extended else {}
     try:
-        text = json.dumps(settings, indent=2)
-        storage.write(workdir / "config.json", text)
+        encoding.write_json(settings, workdir)
     except OSError as error:
         raise UserError(f"--workdir={workdir}: {error.strerror}") from error
 

@@ -4,6 +4,7 @@ Decoding imports only modules in `tasks` and `models`.
 """
 
 import importlib
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,29 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base import storage
 from base.errors import UserError, fault, one_line, parse_json
 
 # The JSON form of a class that a run may name.
 CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
 RESTORE = "restore it from a copy, or name another --workdir"
+_DIGEST = "sha256"  # of the other fields
+
+
+def write_json(settings: dict[str, Any], workdir: Path) -> None:
+    """Writes config.json: a config in its JSON form, and the digest of its fields.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    text = json.dumps(settings | {_DIGEST: _digest(settings)}, indent=2)
+    storage.write(workdir / "config.json", text)
 
 
 def read_json(workdir: Path) -> dict[str, Any]:
     """Returns the config of a run directory in its JSON form.
+
+    The digest is checked, unless a user has removed it to change the file.
 
     Raises:
         UserError: if config.json cannot be read or is damaged.
@@ -33,7 +48,14 @@ def read_json(workdir: Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged ({error}): {RESTORE}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path} is {one_line(settings)}: must be an object; {RESTORE}")
+    if settings.pop(_DIGEST, None) not in (None, _digest(settings)):
+        changed = f"is damaged or was changed ({_DIGEST} differs)"
+        raise UserError(f"{path} {changed}: {RESTORE}")
     return settings
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    return storage.sha256(json.dumps(settings).encode())
 
 
 def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

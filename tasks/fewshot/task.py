@@ -28,7 +28,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import DETAILS, AttentionRecord, records_of
@@ -65,6 +65,8 @@ class FewShotData(Fields):
     def __post_init__(self):
         if self.source != "folder":
             unread("folder", self.folder, "config.data.source=folder")
+        elif not self.folder:
+            raise FieldError("folder", "", "a folder of folders of images")
 
 
 class FewShotEvaluation(EvaluationConfig):

@@ -126,12 +126,17 @@ def build(questions: Questions | None, answers: int) -> Vocabulary:
     Args:
         questions: training questions.
         answers: maximum number of possible answers.
+
+    Raises:
+        UserError: if all answers are empty.
     """
     if questions is None:
         return Vocabulary(Words(scenes.WORDS), scenes.ANSWERS)
     of_texts = (word for text in questions.texts for word in text.split())
-    of_annotators = (answer for each in questions.answers for answer in each)
+    of_annotators = (x for each in questions.answers for x in each if x)
     possible = by_frequency(of_annotators)[:answers]
+    if not possible:
+        raise UserError("config.data.files.train: all answers are empty")
     return Vocabulary(Words(by_frequency(of_texts)), tuple(possible))
 
 

@@ -35,7 +35,7 @@ from results import (
     timings,
 )
 from results.families import FIGURES, HEADLINES, TABLES
-from results.schema import Chart, Run, Table
+from results.schema import Chart, Run, Table, recorded
 from sweeps import workers
 from tasks.language import agreement_data as agreement
 from training import configuration
@@ -85,6 +85,40 @@ def show(folder, name, *runs):
 
 def test_the_pages_show_the_records():
     assert tables.filled() == pages.read(), "run: python -m results.tables"
+
+
+def decimals(text):
+    return {*re.findall(r"(?<![\d.,])\d[\d,]*\.\d+(?!\d|\.\d)", text)}
+
+
+def numbers(value):
+    """The numbers in a record, or in a part of it."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return [number for each in inner for number in numbers(each)]
+    return [value] if isinstance(value, int | float) else []
+
+
+RESULTS = [page for page in pages.read() if page.startswith("docs/results/")]
+
+
+@pytest.mark.parametrize("page", RESULTS)
+def test_decimals_in_prose_are_in_the_tables_and_records_of_the_page(page):
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", pages.read()[page])
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    runs, floors = records.read_runs(), records.read_json(records.FLOORS)
+    values = []
+    for block in pages.blocks(page, text):
+        if table := TABLES.get(block.table):
+            for row in recorded(table, runs):
+                values += numbers([[x["metrics"], x["settings"]] for x in row.records])
+            values += numbers(floors.get(block.table, {}))
+    measured = decimals("\n".join(rows))
+    measured |= {f"{value:,.{n}f}" for value in values for n in (1, 2, 3)}
+    assert {
+        x for x in decimals("\n".join(prose)) - measured if float(x) >= 0.1
+    } == set()
 
 
 def test_every_reported_run_has_a_config(monkeypatch):
@@ -1054,6 +1088,7 @@ def test_a_record_is_collected_from_the_run_directory(workdir):
 
 def test_a_run_that_was_planned_shorter_is_no_record(workdir):
     settings = json.loads((workdir / "config.json").read_text())
+    del settings["sha256"]
     settings["extended"] = [{"step": 7, "train_steps": 11}, {"step": 13}]
     (workdir / "config.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match="was planned shorter, up to step 13: a record"):

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import re
 import zipfile
 
 import jax
@@ -284,6 +285,11 @@ def replace(path, old, new):
     path.write_text(text.replace(old, new))
 
 
+def without_answers(path):
+    text = path.read_text()
+    path.write_text(re.sub('{"answer": "[^"]*"}', '{"answer": " "}', text))
+
+
 def test_questions_are_read_in_the_format_of_vqa(tmp_path):
     config = visual_questions(tmp_path)
     task = task_of(config, tmp_path / "run")
@@ -339,6 +345,10 @@ def test_questions_are_read_in_the_format_of_vqa(tmp_path):
                 "train: not in the format of VQA .*surrogates",
             )
             for x in ('"no"', '"yes/no"')
+        ),
+        (
+            lambda f: without_answers(f / "annotations.json"),
+            "train: all answers are empty",
         ),
     ],
 )

@@ -335,6 +335,36 @@ def test_classes_are_recorded_by_name_and_read_from_tasks_and_models(tmp_path):
             configuration.load(tmp_path)
 
 
+def test_a_flipped_bit_of_a_config_is_noticed_or_changes_nothing(tmp_path):
+    config, path = example(), tmp_path / "config.json"
+    configuration.record(config, tmp_path)
+    content, refused = path.read_bytes(), 0
+    for number in range(len(content)):
+        flipped = bytearray(content)
+        flipped[number] ^= 1
+        path.write_bytes(flipped)
+        try:
+            loaded = configuration.load(tmp_path).to_dict()
+            assert loaded | config.to_dict() == loaded  # perhaps with a field "rha256"
+        except UserError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+            refused += 1
+    assert refused > 0.6 * len(content)  # the others are in white space
+
+
+def test_a_config_that_was_changed_by_hand_is_used_without_its_digest(tmp_path):
+    configuration.record(example(), tmp_path)
+    path = tmp_path / "config.json"
+    settings = json.loads(path.read_text())
+    settings["model"]["rate"] = 0.75
+    path.write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="damaged or was changed .sha256 differs"):
+        configuration.load(tmp_path)
+    del settings["sha256"]
+    path.write_text(json.dumps(settings))
+    assert configuration.load(tmp_path).model.rate == 0.75
+
+
 def test_a_folder_without_checkpoints_accepts_another_config(tmp_path):
     configuration.record(example(), tmp_path)
     other = example()
@@ -411,6 +441,7 @@ def test_the_end_of_a_schedule_may_grow_with_the_run_which_is_recorded(tmp_path)
             ],
         },
     ]
+    del settings["sha256"]
     assert settings == cosine(13, ends=(13, 17)).to_dict()
 
 
