@@ -22,6 +22,7 @@ E images of a character; I rows and columns of an image.
 import collections
 import functools
 import io
+import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -57,8 +58,8 @@ class Characters(NamedTuple):
     paths: Sequence[Sequence[Path]] = ()  # of the images of a user's characters
 
 
-# Images of characters by name and script.
-Scripts = dict[str, dict[str, np.ndarray]]
+# Images of characters, and their paths if they are a user's, by script and name.
+Scripts = dict[str, dict[str, tuple[np.ndarray, Sequence[Path]]]]
 
 
 @functools.cache
@@ -110,13 +111,12 @@ def read_folder(
         raise UserError(f"{fewest} has one image: must have at least 2")
     by_script = len({path.parent for path in classes}) >= 4
     scripts: Scripts = collections.defaultdict(dict)
-    paths = {}
     for path, images in classes.items():
         label = str(path.relative_to(folder))
         script = str(path.parent.relative_to(folder)) if by_script else label
-        scripts[script][path.name] = np.stack([image_of(x) for x in images[:count]])
-        paths[script, path.name] = images[:count]
-    return _split(scripts, rotations, paths)
+        drawings = np.stack([image_of(x) for x in images[:count]])
+        scripts[script][path.name] = drawings, images[:count]
+    return _split(scripts, rotations)
 
 
 def files_of(splits: Mapping[str, Characters]) -> Iterator[tuple[Path, str, str]]:
@@ -126,32 +126,20 @@ def files_of(splits: Mapping[str, Characters]) -> Iterator[tuple[Path, str, str]
             yield from ((path, split, name) for path in paths)
 
 
-def _split(
-    scripts: Scripts,
-    rotations: bool,
-    paths: Mapping[tuple[str, str], Sequence[Path]] | None = None,
-) -> dict[str, Characters]:
+def _split(scripts: Scripts, rotations: bool) -> dict[str, Characters]:
     """The characters of each split, each with all its turns as classes."""
-    turns = 4 if rotations else 1
-    names: dict[str, list[str]] = {split: [] for split in SPLITS}
-    images: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-    files: dict[str, list[Sequence[Path]]] = {split: [] for split in SPLITS}
-    for number, script in enumerate(sorted(scripts)):
-        split = _PARTS[number % 4]
-        for name, drawings in scripts[script].items():
-            names[split].append(f"{script} {name}")
-            images[split].append(drawings)
-            if paths:
-                files[split].append(paths[script, name])
-    return {
-        split: Characters(
-            np.stack(images[split]),
-            names[split],
-            np.array([(n, turn) for n in range(len(x)) for turn in range(turns)]),
-            files[split],
-        )
-        for split, x in names.items()
-    }
+    turns, splits = range(4 if rotations else 1), {}
+    for split in SPLITS:
+        rows = [
+            (f"{script} {name}", *images)
+            for number, script in enumerate(sorted(scripts))
+            for name, images in scripts[script].items()
+            if _PARTS[number % 4] == split
+        ]
+        names, images, paths = map(list, zip(*rows, strict=True))
+        classes = np.array([*itertools.product(range(len(rows)), turns)])
+        splits[split] = Characters(np.stack(images), names, classes, paths)
+    return splits
 
 
 def distinct(images: np.ndarray) -> np.ndarray:
@@ -193,7 +181,7 @@ def _printed(source: str) -> Scripts:
     for script, letters in scripts.items():
         if len(letters) >= _LETTERS.start:
             drawn[script] = {
-                letter: _drawings([load(x) for x in has[letter]], letter)
+                letter: (_drawings([load(x) for x in has[letter]], letter), ())
                 for letter in letters[: _LETTERS.stop - 1]
                 if max(load(has[letter][0]).getmask(letter).size) >= _SIZE // 3
             }
