@@ -37,6 +37,11 @@ VARIANTS = {
         "model.channels": (16, 16, 32),  # the paper: 64, 64, 128
         "model.width": 128,
         "model.hidden": 256,  # 512
+        # With two, as in the paper, pairs are at chance after 1,000 steps.
+        "model.scales": 3,
+        "model.std": 0.2,
+        # With "correct", 61 % of the answers are wrong after 1,000 steps.
+        "loss.rewarded": "likelihood",
         "data.side": 100,
         "data.min_objects": 2,
         "data.objects": 2,

@@ -23,7 +23,8 @@ is a product with the whole image here.
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
 instead of sampled. DRAM's context passes a tanh, its locations one layer of rectifiers
-whose biases start at 1; its readers of strings from both ends are not here.
+whose biases start at 1; REINFORCE does not change its lower layer; its readers of
+strings from both ends are not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
 rows and columns of a patch; K answers; W classes; D width of the core.
@@ -228,7 +229,7 @@ class DeepRecurrentAttention(nn.Module):
     """Deep recurrent attention model (DRAM); see the module's docstring.
 
     The gradient of the cross-entropy does not reach emission, upper layer and context;
-    that of a learned baseline reaches only its own layer. Sows a `GlimpseRecord` and,
+    REINFORCE's reaches nothing else, that of a learned baseline only its own layer. Sows a `GlimpseRecord` and,
     in training, a `SampleRecord`, with T locations for each answer, in order.
 
     Attributes:
@@ -300,7 +301,7 @@ class DeepRecurrentAttention(nn.Module):
                 locations.append(location)
                 samples.append(sample)
                 lower, r1 = self.lower(lower, self._glimpse(image, location))
-                upper, _ = self.upper(upper, r1)
+                upper, _ = self.upper(upper, jax.lax.stop_gradient(r1))
             logits.append(self.classifier(r1))
         sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train:

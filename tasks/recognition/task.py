@@ -20,7 +20,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from attention.glimpses import patch_box
 from base import asset_files, storage
 from base.errors import FieldError
 from base.fields import Files, ordered, unread
-from base.ranges import BATCH, EXAMPLES, Choice, Range
+from base.ranges import BATCH, EXAMPLES, WEIGHT, Choice, Range
 from base.records import GlimpseRecord, SampleRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
@@ -88,11 +88,20 @@ class RecognitionEvaluation(EvaluationConfig):
     images: Annotated[int, EXAMPLES] = 10_000  # maximum
 
 
+class RecognitionLoss(reinforce.Weights):
+    """`config.loss`."""
+
+    reward: Annotated[float, WEIGHT] = 1.0  # of locations
+    # "correct": the number of correct answers from the next one on, up to the first
+    # mistake; "likelihood": the log-probability of the next answer, in nats.
+    rewarded: Literal["correct", "likelihood"] = "correct"
+
+
 class RecognitionConfig(ModelConfig):
     """The config of a recogniser."""
 
     data: RecognitionData = RecognitionData()
-    loss: reinforce.Weights = reinforce.Weights(reward=1.0)
+    loss: RecognitionLoss = RecognitionLoss()
     evaluation: RecognitionEvaluation = RecognitionEvaluation(checkpoint="best")
 
 
@@ -180,12 +189,9 @@ class Recognition(Task):
         wrong = 100 * (1 - correct.min(1)).sum()
         metrics = {"training_error": (wrong, count)}
         for sample in records_of(sown, SampleRecord):
-            mask = jnp.ones_like(sample.baseline)
-            reward = correct.min(1, keepdims=True)  # all are correct
-            if self.model.in_order:
-                reward = rewards_to_go(correct)
-                reward = reward.repeat(mask.shape[1] // reward.shape[1], 1)
-            weights = self.config.loss
+            mask, weights = jnp.ones_like(sample.baseline), self.config.loss
+            reward = self._rewards(nats, correct)
+            reward = reward.repeat(mask.shape[1] // reward.shape[1], 1)
             loss += reinforce.reinforce_loss(
                 [sample], reward, baseline=sample.baseline, mask=mask, weights=weights
             )
@@ -193,6 +199,14 @@ class Recognition(Task):
             metrics["baseline_error"] = error, jnp.sum(mask)
             loss += error
         return loss, (count, metrics)
+
+    def _rewards(self, nats: jax.Array, correct: jax.Array) -> jax.Array:
+        """Rewards [B, K] of the locations before each answer; [B, 1] for all at once."""
+        if self.config.loss.rewarded == "likelihood":
+            return -nats if self.model.in_order else -nats.sum(1, keepdims=True)
+        if self.model.in_order:
+            return rewards_to_go(correct)
+        return correct.min(1, keepdims=True)  # all are correct
 
     def _apply(
         self, params: Any, image: jax.Array, rng: jax.Array, *, train: bool

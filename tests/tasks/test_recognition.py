@@ -161,6 +161,17 @@ def test_rewards_count_the_correct_answers_up_to_the_first_mistake():
     np.testing.assert_array_equal(rewards_to_go(jnp.asarray(correct)), expected)
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_likelihood_rewards_the_locations_before_each_answer(in_order, tmp_path):
+    config = (dram_digits.get_config if in_order else get_config)("smoke")
+    config.loss.rewarded = "likelihood"
+    task = task_of(config, tmp_path / "run")
+    nats = jnp.array([[0.5, 2.0, 0.25], [1.0, 0.0, 4.0]])
+    rewards = task._rewards(nats, jnp.zeros((2, 3)))
+    expected = -nats if in_order else [[-2.75], [-5.0]]
+    np.testing.assert_array_equal(rewards, expected)
+
+
 def idx(folder, name, values, header):
     path = folder / f"{name}.gz"
     path.write_bytes(gzip.compress(bytes(header) + values.tobytes()))
