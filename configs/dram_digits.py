@@ -32,7 +32,7 @@ from tasks.recognition.task import Recognition
 
 # Changed fields by variant.
 VARIANTS = {
-    "": cosine(1e-3, 10_000, warmup=100, clip=5.0)
+    "": cosine(1e-3, 6000, warmup=100, clip=5.0)
     | {
         "model.channels": (16, 16, 32),  # the paper: 64, 64, 128
         "model.width": 128,
@@ -53,7 +53,13 @@ VARIANTS = {
     "ram": {
         "architecture": RecurrentVisualAttention,
         "model": ConfigDict(
-            {"size": 12, "scales": 4, "glimpses": 8, "locator_hidden": 128}
+            {
+                "size": 12,
+                "scales": 4,
+                "glimpses": 8,
+                "std": 0.2,
+                "locator_hidden": 128,
+            }
         ),
     },
     "cnn": {
