@@ -438,6 +438,12 @@ def ten_classes(_: ConfigDict) -> Floors:
     return {"one of ten classes": {"error": 90.0}}
 
 
+def pairs_of_classes(_: ConfigDict) -> Floors:
+    """Twice one of ten classes, whatever the image, and a stop."""
+    wrong = 100 * 2 * (1 - 1 / 10) / 3
+    return {"one of ten classes, twice": {"error": 99.0, "wrong": wrong}}
+
+
 FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "translation": translation,
     "positions": translation,
@@ -472,6 +478,7 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "visual_questions": lambda _: {"by the question alone": {"accuracy": 100 * CHANCE}},
     "ram_digits": ten_classes,
     "ram_cluttered": ten_classes,
+    "dram_digits": pairs_of_classes,
     "bandits": functools.partial(uniform_actions, metrics=("reward",)),
     "mdps": functools.partial(uniform_actions, metrics=("fraction",)),
     "curiosity": functools.partial(uniform_actions, metrics=("coverage", "goal")),

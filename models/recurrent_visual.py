@@ -229,8 +229,9 @@ class DeepRecurrentAttention(nn.Module):
     """Deep recurrent attention model (DRAM); see the module's docstring.
 
     The gradient of the cross-entropy does not reach emission, upper layer and context;
-    REINFORCE's reaches nothing else, that of a learned baseline only its own layer. Sows a `GlimpseRecord` and,
-    in training, a `SampleRecord`, with T locations for each answer, in order.
+    REINFORCE's reaches nothing else, that of a learned baseline only its own layer.
+    Sows a `GlimpseRecord` and, in training, a `SampleRecord`, with T locations for each
+    answer, in order.
 
     Attributes:
         classes: W.

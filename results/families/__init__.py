@@ -106,6 +106,7 @@ captioning_hard | Show, Attend and Tell, hard attention | captions of composed s
 vqa | Show, Ask, Attend and Answer | questions about scenes
 sagan_attention | SAGAN | drawings of 32 pixels
 ram_digits | Recurrent visual attention, RAM | digits in seven glimpses
+dram_digits | Recurrent visual attention, DRAM | pairs of digits, in order
 snail_bandits | SNAIL | ten pulls of five arms | 6.6 (Gittins indices: 6.6)
 icm_rooms | Curiosity, ICM | exploring four rooms | –
 ff_add_1000 | Feed-forward attention | addition over 1,000 steps | –

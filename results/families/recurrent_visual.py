@@ -1,4 +1,4 @@
-"""Recurrent visual attention on digits: Mnih et al. (2014)."""
+"""Recurrent visual attention on digits: Mnih et al. (2014), Ba et al. (2015)."""
 
 from results.schema import Table, claims, fields, runs
 
@@ -44,6 +44,28 @@ TABLES = {
             | eight glimpses beat four | Mnih et al. (2014)
         ram_cluttered > ram_cluttered_mlp ram_cluttered_cnn
             | RAM beats networks that see the whole image | Mnih et al. (2014)
+        """),
+    ),
+    "dram_digits": Table(
+        rate="one for all rows, not searched",
+        lower=True,
+        metrics=fields("pairs wrong, %: error | answers wrong, %: wrong"),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs("""
+        dram_digits dram_digits | DRAM | 5 (in any order)
+        dram_no_context dram_digits:no_context
+            | DRAM without context | 7 (in any order)
+        dram_ram dram_digits:ram | RAM, eight glimpses | 9 (in any order)
+        dram_cnn dram_digits:cnn | three convolutions, the whole canvas
+        """),
+        claims=claims("""
+        dram_digits > dram_ram
+            | DRAM reads pairs better than RAM | Ba et al. (2015), table 1
+        dram_digits > dram_no_context
+            | a coarse view of the image helps DRAM | Ba et al. (2015), table 1
+        dram_digits > dram_cnn
+            | DRAM reads pairs better than a network that sees all pixels
+            | Ba et al. (2015), section 4
         """),
     ),
 }

@@ -201,7 +201,7 @@ class Recognition(Task):
         return loss, (count, metrics)
 
     def _rewards(self, nats: jax.Array, correct: jax.Array) -> jax.Array:
-        """Rewards [B, K] of the locations before each answer; [B, 1] for all at once."""
+        """Rewards of locations: [B, K] before each answer, [B, 1] before all."""
         if self.config.loss.rewarded == "likelihood":
             return -nats if self.model.in_order else -nats.sum(1, keepdims=True)
         if self.model.in_order:
