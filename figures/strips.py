@@ -44,6 +44,7 @@ def caption_strips(
     path: Path,
     *,
     references: Sequence[str] = (),
+    note: str = "",
 ) -> Path:
     """Draws an image and, for each word, the part of the image that it attends to.
 
@@ -57,6 +58,7 @@ def caption_strips(
         path: PNG file to write; its folder is created.
         references: captions by people, in the words of `strips`. The first is shown;
             words that are in none of them have another colour.
+        note: the meaning of the brightness, if it is no weight.
 
     Raises:
         ValueError: if the numbers of maps and words differ.
@@ -105,7 +107,7 @@ def caption_strips(
             axes.text(
                 0.5,
                 -0.03,
-                f"max {np.max(weights):.2g}",
+                "" if note else f"max {np.max(weights):.2g}",
                 transform=axes.transAxes,
                 ha="center",
                 va="top",
@@ -113,6 +115,7 @@ def caption_strips(
                 color=canvas.GREY,
             )
         axes.imshow(shaded, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
+        axes.autoscale(False)  # a frame may lie partly outside of the image
         (name,) = fonts.wrap(word, side, canvas.FONT, lines=1)
         colour = canvas.MARK if is_wrong else canvas.INK
         axes.set_title(name, fontsize=canvas.FONT, color=colour, pad=3)
@@ -125,7 +128,7 @@ def caption_strips(
         axes.set_axis_off()
     notes = below
     if any(weights is not None for *_, weights, _, _ in cells):
-        notes += ["brightness: weight / maximum weight of the panel"]
+        notes += [note or "brightness: weight / maximum weight of the panel"]
         if any(is_wrong for *_, is_wrong in cells):
             notes[-1] += "; orange: a word that is in no reference"
     if notes:

@@ -55,6 +55,9 @@ TABLES = {
         dram_digits dram_digits | DRAM | 5 (in any order)
         dram_no_context dram_digits:no_context
             | DRAM without context | 7 (in any order)
+        dram_scales_2 dram_digits model.scales=2 | DRAM, two scales as in the paper || 1
+        dram_correct dram_digits loss.rewarded=correct
+            | DRAM, correct answers rewarded as in the paper || 1
         dram_ram dram_digits:ram | RAM, eight glimpses | 9 (in any order)
         dram_cnn dram_digits:cnn | three convolutions, the whole canvas
         """),

@@ -290,7 +290,9 @@ class Recognition(Task):
         words = [f"glimpse {t}" for t in range(1, len(maps) + 1)]
         strip = Strip(words, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
-        return caption_strips(np.repeat(image, 3, -1), [strip], title, path)
+        note = "bright: the patches of a glimpse; framed: the finest"
+        image = np.repeat(image, 3, -1)
+        return caption_strips(image, [strip], title, path, note=note)
 
 
 def _glimpses(record: GlimpseRecord, image: np.ndarray) -> AttentionMap:

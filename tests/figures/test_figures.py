@@ -357,6 +357,16 @@ def test_a_caption_without_attention_is_drawn_as_the_image_alone(figures, tmp_pa
         strips.caption_strips(image, [strip], "t", tmp_path / "x.png")
 
 
+def test_a_frame_partly_outside_of_an_image_leaves_it_as_large(figures, tmp_path):
+    image, maps = np.zeros((20, 30, 3), np.uint8), np.ones((2, 4, 6))
+    framed = strips.Strip(["a", "b"], maps, [None, (15, 25, 27, 37)])
+    strips.caption_strips(image, [framed], "title", tmp_path / "x.png", note="mine")
+    drawn = {(axes.get_xlim(), axes.get_ylim()) for axes in figures[0].axes}
+    assert drawn == {((-0.5, 29.5), (19.5, -0.5))}
+    texts = [text.get_text() for axes in figures[0].axes for text in axes.texts]
+    assert "mine" in str([x.get_text() for x in figures[0].texts]) and not any(texts)
+
+
 def test_a_grid_has_named_rows_and_each_image_in_its_position(figures, tmp_path):
     images = np.arange(2 * 3, dtype=np.uint8).reshape(2, 3, 1, 1, 1)
     images = np.tile(images, (1, 1, 5, 7, 3))

@@ -122,6 +122,7 @@ TINY = {
     "snail_fewshot": lambda config: {"nearest neighbour": {"accuracy": 50.8}},
     "icm_rooms": floors.FLOORS["curiosity"],
     "ram_digits": floors.FLOORS["ram_digits"],
+    "dram_digits": floors.FLOORS["dram_digits"],
 }
 
 
