@@ -90,7 +90,6 @@ transformer_nmt_sinusoidal_equal
 transformer_nmt
     | Transformer, relative positions, Muon (the default) | English-German translation
 ntm_copy | Neural Turing Machine | copying 20 vectors
-ntm_recall | Neural Turing Machine | associative recall
 memory_network_noise_3
     | End-to-end memory network | twenty bAbI tasks | 13.9 % (published stories)
 language | LSTMN | number agreement over a distance
