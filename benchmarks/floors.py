@@ -439,9 +439,9 @@ def ten_classes(_: ConfigDict) -> Floors:
 
 
 def pairs_of_classes(_: ConfigDict) -> Floors:
-    """Twice one of ten classes, whatever the image, and a stop."""
+    """The same two of ten classes for every image, then a stop."""
     wrong = 100 * 2 * (1 - 1 / 10) / 3
-    return {"one of ten classes, twice": {"error": 99.0, "wrong": wrong}}
+    return {"the same two classes for every image": {"error": 99.0, "wrong": wrong}}
 
 
 FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {

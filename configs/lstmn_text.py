@@ -4,10 +4,11 @@
 
 The text is the State of the Union speeches, or your own text with
 `--config.data.source=files` and `--config.data.files.train=FILE`. The state is carried
-from batch to batch. Takes four minutes on one core and reaches a perplexity of 116.4 ±
-0.6 (LSTM: 106.9). The paper has one layer of width 300 and embeddings of width 150, and
-reports 108 on the Penn Treebank (LSTM: 115). Sukhbaatar et al. (2015) train the memory
-network with SGD, without dropout, and report 111. See docs/results/language.md.
+from batch to batch. Takes four to eight minutes on one core and reaches a perplexity of
+116.4 ± 0.6 (LSTM: 106.9). The paper has one layer of width 300 and embeddings of width
+150, and reports 108 on the Penn Treebank (LSTM: 115). Sukhbaatar et al. (2015) train
+the memory network with SGD, without dropout, and report 111. See
+docs/results/language.md.
 
 Variants:
 

@@ -58,7 +58,7 @@ def caption_strips(
         path: PNG file to write; its folder is created.
         references: captions by people, in the words of `strips`. The first is shown;
             words that are in none of them have another colour.
-        note: the meaning of the brightness, if it is no weight.
+        note: meaning of the brightness, if it is not that of weights.
 
     Raises:
         ValueError: if the numbers of maps and words differ.

@@ -23,8 +23,8 @@ is a product with the whole image here.
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
 instead of sampled. DRAM's context passes a tanh, its locations one layer of rectifiers
-whose biases start at 1; REINFORCE does not change its lower layer; its readers of
-strings from both ends are not here.
+whose biases start at 1; no gradient of REINFORCE reaches its lower layer. The paper's
+pair of models that read a string from both ends is not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
 rows and columns of a patch; K answers; W classes; D width of the core.
@@ -228,10 +228,10 @@ class ConvolutionalNetwork(nn.Module):
 class DeepRecurrentAttention(nn.Module):
     """Deep recurrent attention model (DRAM); see the module's docstring.
 
-    The gradient of the cross-entropy does not reach emission, upper layer and context;
-    REINFORCE's reaches nothing else, that of a learned baseline only its own layer.
-    Sows a `GlimpseRecord` and, in training, a `SampleRecord`, with T locations for each
-    answer, in order.
+    The cross-entropy trains the glimpse networks, the lower layer and the classifier;
+    REINFORCE the context network, the upper layer and the emission; the baseline's loss
+    only the baseline. Sows a `GlimpseRecord` and, in training, a `SampleRecord`, with T
+    locations for each answer, in order.
 
     Attributes:
         classes: W.

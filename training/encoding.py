@@ -34,7 +34,7 @@ def write_json(settings: dict[str, Any], workdir: Path) -> None:
 def read_json(workdir: Path) -> dict[str, Any]:
     """Returns the config of a run directory in its JSON form.
 
-    The digest is checked, unless a user has removed it to change the file.
+    Checks the digest, if there is one; a user who edits the file deletes it.
 
     Raises:
         UserError: if config.json cannot be read or is damaged.
@@ -49,8 +49,10 @@ def read_json(workdir: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise UserError(f"{path} is {one_line(settings)}: must be an object; {RESTORE}")
     if settings.pop(_DIGEST, None) not in (None, _digest(settings)):
-        changed = f"is damaged or was changed ({_DIGEST} differs)"
-        raise UserError(f"{path} {changed}: {RESTORE}")
+        raise UserError(
+            f"{path} does not match its {_DIGEST}: {RESTORE}; if you have edited it, "
+            f"delete the field {_DIGEST}"
+        )
     return settings
 
 

@@ -58,7 +58,7 @@ class Characters(NamedTuple):
     paths: Sequence[Sequence[Path]] = ()  # of the images of a user's characters
 
 
-# Images of characters, and their paths if they are a user's, by script and name.
+# (images, paths) by script and character; only a user's images have paths.
 Scripts = dict[str, dict[str, tuple[np.ndarray, Sequence[Path]]]]
 
 

@@ -5,8 +5,10 @@ A model that samples locations adds the REINFORCE loss and the squared error of 
 learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if
 all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba
-et al., 2015, section 3). `error` is the percentage of images with a wrong answer, with
-one pass of the mean locations; `wrong` that of the answers.
+et al., 2015, section 3). With `loss.rewarded=likelihood`, it is a log-probability: of
+all labels, or of the location's own if the model answers in order. `error` is the
+percentage of images with a wrong answer, with one pass of the mean locations; `wrong`
+that of the answers.
 
 Works with models whose `model.apply(variables, image, train=...)` returns logits
 [B, K, W], with the fields `classes` and `outputs` and the constant `in_order`; those
@@ -91,9 +93,10 @@ class RecognitionEvaluation(EvaluationConfig):
 class RecognitionLoss(reinforce.Weights):
     """`config.loss`."""
 
-    reward: Annotated[float, WEIGHT] = 1.0  # of locations
-    # "correct": the number of correct answers from the next one on, up to the first
-    # mistake; "likelihood": the log-probability of the next answer, in nats.
+    reward: Annotated[float, WEIGHT] = 1.0  # weight of the reward of locations
+    # "correct": the number of correct answers from the location's own to the first
+    # mistake; "likelihood": the log-probability of its own label. For answers that are
+    # given at once: 1 if all are correct, or the log-probability of all labels.
     rewarded: Literal["correct", "likelihood"] = "correct"
 
 
@@ -290,7 +293,7 @@ class Recognition(Task):
         words = [f"glimpse {t}" for t in range(1, len(maps) + 1)]
         strip = Strip(words, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
-        note = "bright: the patches of a glimpse; framed: the finest"
+        note = "brightness: finer patches are brighter; frame: the finest patch"
         image = np.repeat(image, 3, -1)
         return caption_strips(image, [strip], title, path, note=note)
 

@@ -357,7 +357,7 @@ def test_a_caption_without_attention_is_drawn_as_the_image_alone(figures, tmp_pa
         strips.caption_strips(image, [strip], "t", tmp_path / "x.png")
 
 
-def test_a_frame_partly_outside_of_an_image_leaves_it_as_large(figures, tmp_path):
+def test_a_frame_across_the_edge_does_not_shrink_the_image(figures, tmp_path):
     image, maps = np.zeros((20, 30, 3), np.uint8), np.ones((2, 4, 6))
     framed = strips.Strip(["a", "b"], maps, [None, (15, 25, 27, 37)])
     strips.caption_strips(image, [framed], "title", tmp_path / "x.png", note="mine")

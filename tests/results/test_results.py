@@ -103,7 +103,7 @@ RESULTS = [page for page in pages.read() if page.startswith("docs/results/")]
 
 
 @pytest.mark.parametrize("page", RESULTS)
-def test_decimals_in_prose_are_in_the_tables_and_records_of_the_page(page):
+def test_decimals_in_prose_are_in_the_tables_or_records_of_the_page(page):
     text = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", pages.read()[page])
     rows = [line for line in text.splitlines() if line.startswith("|")]
     prose = [line for line in text.splitlines() if not line.startswith("|")]
