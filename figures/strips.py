@@ -104,10 +104,11 @@ def caption_strips(
         if weights is not None:
             brightness = 0.2 + 0.8 * _enlarge(weights, *image.shape[:2])
             shaded = (image * brightness[..., None]).astype(np.uint8)
+        if weights is not None and not note:
             axes.text(
                 0.5,
                 -0.03,
-                "" if note else f"max {np.max(weights):.2g}",
+                f"max {np.max(weights):.2g}",
                 transform=axes.transAxes,
                 ha="center",
                 va="top",

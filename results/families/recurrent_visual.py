@@ -52,13 +52,13 @@ TABLES = {
         metrics=fields("pairs wrong, %: error | answers wrong, %: wrong"),
         columns=fields("steps/s: steps_per_second"),
         runs=runs("""
-        dram_digits dram_digits | DRAM | 5 (in any order)
+        dram_digits dram_digits | DRAM | 5 (of 55 pairs)
         dram_no_context dram_digits:no_context
-            | DRAM without context | 7 (in any order)
+            | DRAM without context | 7 (of 55 pairs)
         dram_scales_2 dram_digits model.scales=2 | DRAM, two scales as in the paper || 1
         dram_correct dram_digits loss.rewarded=correct
             | DRAM, correct answers rewarded as in the paper || 1
-        dram_ram dram_digits:ram | RAM, eight glimpses | 9 (in any order)
+        dram_ram dram_digits:ram | RAM, eight glimpses | 9 (of 55 pairs)
         dram_cnn dram_digits:cnn | three convolutions, the whole canvas
         """),
         claims=claims("""
@@ -67,8 +67,8 @@ TABLES = {
         dram_digits > dram_no_context
             | a coarse view of the image helps DRAM | Ba et al. (2015), table 1
         dram_digits > dram_cnn
-            | DRAM reads pairs better than a network that sees all pixels
-            | Ba et al. (2015), section 4
+            | DRAM reads better than a network that sees all pixels
+            | Ba et al. (2015), table 2: sums of two digits
         """),
     ),
 }

@@ -34,7 +34,7 @@ from attention.glimpses import patch_box
 from base import asset_files, storage
 from base.errors import FieldError
 from base.fields import Files, ordered, unread
-from base.ranges import BATCH, EXAMPLES, WEIGHT, Choice, Range
+from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import GlimpseRecord, SampleRecord, records_of
 from figures.attention import AttentionMap, Places
 from figures.strips import Strip, caption_strips
@@ -93,7 +93,6 @@ class RecognitionEvaluation(EvaluationConfig):
 class RecognitionLoss(reinforce.Weights):
     """`config.loss`."""
 
-    reward: Annotated[float, WEIGHT] = 1.0  # weight of the reward of locations
     # "correct": the number of correct answers from the location's own to the first
     # mistake; "likelihood": the log-probability of its own label. For answers that are
     # given at once: 1 if all are correct, or the log-probability of all labels.
@@ -104,7 +103,7 @@ class RecognitionConfig(ModelConfig):
     """The config of a recogniser."""
 
     data: RecognitionData = RecognitionData()
-    loss: RecognitionLoss = RecognitionLoss()
+    loss: RecognitionLoss = RecognitionLoss(reward=1.0)
     evaluation: RecognitionEvaluation = RecognitionEvaluation(checkpoint="best")
 
 

@@ -19,6 +19,7 @@ import functools
 import io
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -126,17 +127,12 @@ def build(questions: Questions | None, answers: int) -> Vocabulary:
     Args:
         questions: training questions.
         answers: maximum number of possible answers.
-
-    Raises:
-        UserError: if all answers are empty.
     """
     if questions is None:
         return Vocabulary(Words(scenes.WORDS), scenes.ANSWERS)
     of_texts = (word for text in questions.texts for word in text.split())
     of_annotators = (x for each in questions.answers for x in each if x)
     possible = by_frequency(of_annotators)[:answers]
-    if not possible:
-        raise UserError("config.data.files.train: all answers are empty")
     return Vocabulary(Words(by_frequency(of_texts)), tuple(possible))
 
 
@@ -309,7 +305,7 @@ def read_files(
     Raises:
         UserError: for a file that is not named, is missing or in another format, a
             question without an annotation or an image, a damaged image, or if all
-            images are left out.
+            images or questions are left out.
     """
     require(fields, split)
     name = f"config.data.files.{split}"
@@ -345,7 +341,14 @@ def read_files(
         raise UserError(f"{name}: must have questions, with equally many answers each")
     images.check(filter(images.uses, photos), f"{name}.images")
     rows = zip(texts, answers, types, photos, strict=True)
-    used = [row for row in rows if images.uses(row[-1])]
+    answered = [row for row in rows if any(row[1])]
+    if without := len(texts) - len(answered):
+        print(
+            f"data: {split}: {without:,} questions left out: no answer", file=sys.stderr
+        )
+    if not answered:
+        raise UserError(f"{name}: no question has an answer")
+    used = [row for row in answered if images.uses(row[-1])]
     if not used:
         raise UserError(f"{name}.images: all images are left out")
     texts, answers, types, photos = map(list, zip(*used, strict=True))

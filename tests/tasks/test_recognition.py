@@ -3,6 +3,7 @@
 import gzip
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +13,12 @@ from PIL import Image
 from states import stepped, task_of
 
 from base.errors import UserError
+from base.records import SampleRecord
 from configs import dram_digits
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
 from tasks.recognition.data import SIDE, Layout, Objects
-from tasks.recognition.task import rewards_to_go
+from tasks.recognition.task import Recognition
 from training.task import NoOptions, create
 
 CANVAS, COUNT = 41, 23
@@ -155,21 +157,43 @@ def test_objects_are_asked_for_from_left_to_right(drawn, answer):
     assert batch["label"].max() < layout.labels_count(10)
 
 
-def test_rewards_count_the_correct_answers_up_to_the_first_mistake():
-    correct = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 0]], np.float32)
-    expected = [[3, 2, 1], [1, 0, 0], [0, 0, 0], [2, 1, 0]]
-    np.testing.assert_array_equal(rewards_to_go(jnp.asarray(correct)), expected)
-
-
 @pytest.mark.parametrize("in_order", [False, True])
-def test_likelihood_rewards_the_locations_before_each_answer(in_order, tmp_path):
+@pytest.mark.parametrize("rewarded", ["likelihood", "correct"])
+def test_each_location_is_rewarded_for_its_answer(in_order, rewarded, monkeypatch):
+    images, answers, glimpses = 5, 3, 2
     config = (dram_digits.get_config if in_order else get_config)("smoke")
-    config.loss.rewarded = "likelihood"
-    task = task_of(config, tmp_path / "run")
-    nats = jnp.array([[0.5, 2.0, 0.25], [1.0, 0.0, 4.0]])
-    rewards = task._rewards(nats, jnp.zeros((2, 3)))
-    expected = -nats if in_order else [[-2.75], [-5.0]]
-    np.testing.assert_array_equal(rewards, expected)
+    config.loss.rewarded = rewarded
+    task = object.__new__(Recognition)
+    task.config, task.model = config, SimpleNamespace(in_order=in_order)
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(images, answers, 4)).astype(np.float32)
+    label = logits.argmax(-1)  # correct, but for two answers
+    label[1, 1] = label[2, 0] = logits[1, 1].argmin()
+    draws = rng.normal(size=(2, images, answers * glimpses)).astype(np.float32)
+
+    def apply(params, *_, train):
+        sample = SampleRecord(params[1], jnp.zeros_like(params[1]), params[2])
+        return params[0], {"reinforce": {"sample": (sample,)}}
+
+    monkeypatch.setattr(task, "_apply", apply)
+    batch = {"image": None, "label": jnp.asarray(label)}
+    gradient = jax.grad(lambda x: task.loss(x, batch, None, None)[0])
+    slopes, density, baseline = gradient((jnp.asarray(logits), *draws))
+    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(slopes, p - np.eye(4)[label], atol=1e-6)
+    logs = np.log(np.take_along_axis(p, label[..., None], -1))[..., 0]
+    right = logits.argmax(-1) == label
+    for image, n in np.ndindex(images, answers * glimpses):
+        k = n // glimpses
+        if rewarded == "likelihood":
+            reward = logs[image, k] if in_order else logs[image].sum()
+        else:
+            reward = right[image].all()
+            if in_order:
+                reward = sum(right[image, : i + 1].all() for i in range(k, answers))
+        expected = reward - draws[1, image, n]
+        np.testing.assert_allclose(density[image, n], -expected, atol=1e-5)
+        np.testing.assert_allclose(baseline[image, n], -2 * expected, atol=1e-5)
 
 
 def idx(folder, name, values, header):
