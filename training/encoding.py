@@ -27,8 +27,8 @@ def write_json(settings: dict[str, Any], workdir: Path) -> None:
     Raises:
         OSError: if it cannot be written.
     """
-    text = json.dumps(settings | {_DIGEST: _digest(settings)}, indent=2)
-    storage.write(workdir / "config.json", text)
+    text = json.dumps({_DIGEST: _digest(settings)} | settings, indent=2)
+    storage.write(workdir / "config.json", text + "\n")
 
 
 def read_json(workdir: Path) -> dict[str, Any]:

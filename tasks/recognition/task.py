@@ -93,9 +93,9 @@ class RecognitionEvaluation(EvaluationConfig):
 class RecognitionLoss(reinforce.Weights):
     """`config.loss`."""
 
-    # "correct": the number of correct answers from the location's own to the first
-    # mistake; "likelihood": the log-probability of its own label. For answers that are
-    # given at once: 1 if all are correct, or the log-probability of all labels.
+    # Reward of a location. RAM: "correct", 1 if all answers are, or "likelihood", the
+    # log-probability of all labels. DRAM: the number of correct answers from the one
+    # that follows to the first mistake, or the log-probability of the next label.
     rewarded: Literal["correct", "likelihood"] = "correct"
 
 
@@ -290,6 +290,9 @@ class Recognition(Task):
                 maps[-1][top:bottom, left:right] = share
             boxes.append(np.asarray(box).tolist())
         words = [f"glimpse {t}" for t in range(1, len(maps) + 1)]
+        if self.model.in_order:
+            each = len(maps) // self.layout.outputs
+            words = [f"{word}, answer {n // each + 1}" for n, word in enumerate(words)]
         strip = Strip(words, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
         note = "brightness: finer patches are brighter; frame: the finest patch"

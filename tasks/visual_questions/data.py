@@ -29,7 +29,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
-from base.errors import UserError, parse_json
+from base.errors import UserError, counted, parse_json
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import SUFFIXES, Photos, image_files
 from tasks.common.packages import fetch
@@ -343,11 +343,10 @@ def read_files(
     rows = zip(texts, answers, types, photos, strict=True)
     answered = [row for row in rows if any(row[1])]
     if without := len(texts) - len(answered):
-        print(
-            f"data: {split}: {without:,} questions left out: no answer", file=sys.stderr
-        )
+        count = counted(without, "question")
+        print(f"data: {split}: {count} without an answer left out", file=sys.stderr)
     if not answered:
-        raise UserError(f"{name}: no question has an answer")
+        raise UserError(f"{name}.annotations: no question has an answer")
     used = [row for row in answered if images.uses(row[-1])]
     if not used:
         raise UserError(f"{name}.images: all images are left out")

@@ -348,7 +348,7 @@ def test_questions_are_read_in_the_format_of_vqa(tmp_path):
         ),
         (
             lambda f: without_answers(f / "annotations.json"),
-            "train: no question has an answer",
+            "train.annotations: no question has an answer",
         ),
     ],
 )
