@@ -314,10 +314,16 @@ class Checkpoints:
         try:
             return self._manager.restore(step, args=ocp.args.StandardRestore(like))
         except Exception as error:  # orbax raises many types
+            system = _system_error(error)
+            advice = "remove it to use an earlier checkpoint"
+            if not system:
+                advice = (
+                    "its files are intact, but the config or the model is not that of "
+                    "its training"
+                )
             raise UserError(
-                f"{self.name}/{step} cannot be read: {_reason(error)}; remove it to "
-                "use an earlier checkpoint"
-            ) from _system_error(error) or error
+                f"{self.name}/{step} cannot be read: {_reason(error)}; {advice}"
+            ) from system or error
 
     def _metrics(self, step: int) -> dict[str, Any]:
         """Returns the metrics of a checkpoint; {} if it is damaged."""
