@@ -28,7 +28,7 @@ from sweeps import plan as plans
 from sweeps.plan import Plan
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from tasks.captioning.task import Captioning
-from training import configuration
+from training import configuration, encoding
 from training.cluster import lock as lock_module
 from training.task import create
 
@@ -304,9 +304,8 @@ def test_a_run_that_was_planned_shorter_is_not_of_the_sweep(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
     put(plan, run)
-    path = run.folder / "config.json"
-    settings = json.loads(path.read_text())
-    path.write_text(json.dumps(settings | {"extended": [{"step": 3, "before": []}]}))
+    extended = {"extended": [{"step": 3, "before": []}]}
+    encoding.write_json(encoding.read_json(run.folder) | extended, run.folder)
     with pytest.raises(UserError, match=r"not a run of this sweep \(config.extended"):
         Plan(grid(), FLAG, (), tmp_path)
 
