@@ -19,7 +19,7 @@ import photos
 from PIL import Image
 from smoke import ROOT
 
-from training import configuration
+from training import configuration, encoding
 from training.checkpoints import Checkpoints
 from training.task import create
 
@@ -231,11 +231,9 @@ def write(folder):
         write_run(folder, name)
     for name, edit in EDITS.items():
         shutil.copytree(folder / "runs/ff_attention", folder / "runs" / name)
-        path = folder / "runs" / name / "config.json"
-        config = json.loads(path.read_text())
-        del config["sha256"]
+        config = encoding.read_json(folder / "runs" / name)
         edit(config)
-        path.write_text(json.dumps(config))
+        encoding.write_json(config, folder / "runs" / name)
     for name, fault in DAMAGED_RUNS.items():
         shutil.copytree(folder / "runs/ff_attention", folder / "runs" / name)
         fault(folder / "runs" / name)

@@ -38,7 +38,7 @@ from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Chart, Run, Table, recorded
 from sweeps import workers
 from tasks.language import agreement_data as agreement
-from training import configuration
+from training import configuration, encoding
 
 RUNS = [*dict.fromkeys(run for table in TABLES.values() for run in table.runs)]
 
@@ -1087,10 +1087,8 @@ def test_a_record_is_collected_from_the_run_directory(workdir):
 
 
 def test_a_run_that_was_planned_shorter_is_no_record(workdir):
-    settings = json.loads((workdir / "config.json").read_text())
-    del settings["sha256"]
-    settings["extended"] = [{"step": 7, "train_steps": 11}, {"step": 13}]
-    (workdir / "config.json").write_text(json.dumps(settings))
+    extended = {"extended": [{"step": 7, "train_steps": 11}, {"step": 13}]}
+    encoding.write_json(encoding.read_json(workdir) | extended, workdir)
     with pytest.raises(UserError, match="was planned shorter, up to step 13: a record"):
         make.make_record(RUNS[0], 0, workdir)
 

@@ -18,7 +18,7 @@ from configs import dram_digits
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
 from tasks.recognition.data import SIDE, Layout, Objects
-from tasks.recognition.task import Recognition
+from tasks.recognition.task import Recognition, rewards_to_go
 from training.task import NoOptions, create
 
 CANVAS, COUNT = 41, 23
@@ -155,6 +155,12 @@ def test_objects_are_asked_for_from_left_to_right(drawn, answer):
     assert numbers == {1, 2, 3}
     assert layout.outputs == batch["label"].shape[1]
     assert batch["label"].max() < layout.labels_count(10)
+
+
+def test_rewards_count_the_correct_answers_up_to_the_first_mistake():
+    correct = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 0]], np.float32)
+    expected = [[3, 2, 1], [1, 0, 0], [0, 0, 0], [2, 1, 0]]
+    np.testing.assert_array_equal(rewards_to_go(jnp.asarray(correct)), expected)
 
 
 @pytest.mark.parametrize("in_order", [False, True])
