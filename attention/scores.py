@@ -311,7 +311,7 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
 
     Only the number of keys has an effect, not their content. With K <= L keys, the
     first K columns of w are used, as in the paper; keys beyond the first L are masked.
-    The softmax is taken over the other positions; the paper leaves this open.
+    The softmax is taken over the first L; the paper leaves this open.
 
     Args:
         query: [..., Q, D].

@@ -222,7 +222,7 @@ class Snail(nn.Module):
         return Past(jnp.zeros(batch, jnp.int32), output, keys, values)
 
     def step(self, past: Past, x: jax.Array) -> tuple[Past, jax.Array]:
-        """Reads one more step, as the whole sequence would.
+        """Reads one more step; the output is that of reading the whole sequence.
 
         Args:
             past: memory of the steps before it.

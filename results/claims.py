@@ -274,14 +274,15 @@ def counts(groups: Mapping[str, Measured]) -> str:
     count = Counter(row.verdict.text for row in rows)
     against = count[significance.RIVAL_BELOW]
     text = (
-        f"{len(rows)} claims: {count[significance.HOLDS] + against} hold "
-        f"({against} against a rival below the floor), "
+        f"{len(rows)} tests of claims: {count[significance.HOLDS] + against} hold (in "
+        f"{against} of them, the rivals do not beat a trivial baseline), "
         f"{count[significance.FAILS]} do not hold here, "
-        f"{count[significance.INCONCLUSIVE]} are inconclusive, "
-        f"{count[significance.BELOW]} are below the floor."
+        f"{count[significance.INCONCLUSIVE]} are inconclusive, and in "
+        f"{count[significance.BELOW]} the expected winner does not beat that baseline."
     )
     if provisional := sum(row.is_provisional for row in rows):
-        text += f" {provisional} are provisional, since planned seeds are missing."
+        share = f" {provisional} of the {len(rows)}"
+        text += f"{share} are provisional: planned seeds are missing."
     return text
 
 

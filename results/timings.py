@@ -188,7 +188,9 @@ def summary(benchmarks: list[Record]) -> str:
 def in_words(benchmarks: list[Record]) -> str:
     """Returns the range of the ratios of training steps, with the same malloc."""
     steps = {
-        f"{benchmark.heading.removeprefix(_STEP)} beside {row.library}": row.same_malloc
+        f"({benchmark.heading.removeprefix(_STEP)}, against {row.library})": (
+            row.same_malloc
+        )
         for benchmark, _, row in _lowest(benchmarks)
         if benchmark.heading.startswith(_STEP) and row.same_malloc
     }
@@ -196,9 +198,10 @@ def in_words(benchmarks: list[Record]) -> str:
         return markdown.EMPTY
     low, high = (f(steps, key=lambda x: steps[x]) for f in (min, max))
     return (
-        f"A training step is {steps[low]:.2f} times ({low}) to {steps[high]:.0f} times "
-        f"({high}) as fast as in the fastest other system of its benchmark, with the "
-        f"same cores and malloc; the median of {len(steps)} models is "
+        f"A training step is between {steps[low]:.2f} times {low} and "
+        f"{steps[high]:.0f} times {high} as fast as in the fastest other system "
+        f"measured, with equal cores and memory allocators; the median of "
+        f"{len(steps)} models is "
         f"{statistics.median(steps.values()):.1f} times."
     )
 

@@ -66,8 +66,8 @@ def chunked_context(
     Scores are bounded, so that the sums need no running maximum. Chunks of at most
     `chunk` steps are computed one after the other and recomputed in the backward pass,
     so that their values stay in the CPU's cache. Without chunks, a training step of
-    ff_attention takes 1.37 times as long, 2.68 at a length of 10000, on two threads of
-    a CPU.
+    ff_attention takes 1.37 times as long, and 2.68 times at a length of 10,000, on two
+    threads of a CPU.
 
     See `feedforward_context` for the other arguments and errors.
 

@@ -52,13 +52,13 @@ TABLES = {
         metrics=fields("pairs wrong, %: error | answers wrong, %: wrong"),
         columns=fields("steps/s: steps_per_second"),
         runs=runs("""
-        dram_digits dram_digits | DRAM | 5 (of 55 pairs)
+        dram_digits dram_digits | DRAM | 5 (55 unordered pairs)
         dram_no_context dram_digits:no_context
-            | DRAM without context | 7 (of 55 pairs)
+            | DRAM without context | 7 (55 unordered pairs)
         dram_scales_2 dram_digits model.scales=2 | DRAM, two scales as in the paper || 1
         dram_correct dram_digits loss.rewarded=correct
             | DRAM, correct answers rewarded as in the paper || 1
-        dram_ram dram_digits:ram | RAM, eight glimpses | 9 (of 55 pairs)
+        dram_ram dram_digits:ram | RAM, eight glimpses | 9 (55 unordered pairs)
         dram_cnn dram_digits:cnn | three convolutions, the whole canvas
         """),
         claims=claims("""

@@ -180,7 +180,7 @@ class CaptionData:
         return [scenes[i] for i in range(self.count)]
 
     def batches(self) -> EndlessBatches:
-        """Returns the training batches; computes feature maps missing in the cache."""
+        """Returns the training batches; computes feature maps that the cache lacks."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
             scenes = self.scenes("train", seed)

@@ -424,7 +424,7 @@ def _steps(answers: Sequence[Any], name: str) -> np.ndarray:
 
 
 def probe(features: jax.Array, target: jax.Array) -> float:
-    """Returns R^2 of ridge regression, of the second half of the episodes.
+    """Fits ridge regression on half of the episodes; returns R^2 on the others.
 
     Args:
         features: [B, T, D]; the first half of the episodes is for fitting.

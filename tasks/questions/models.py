@@ -238,7 +238,7 @@ class QuestionModels:
 
         Args:
             state: a training state.
-            members: range of the R models.
+            members: slice of the models, which selects R.
             questions: Q questions.
             slots: N.
         """

@@ -60,7 +60,7 @@ class Sentence(NamedTuple):
 
 
 def parse(text: str) -> Sentence:
-    """Returns the sentence of a text that `str` has written."""
+    """Parses the text of a sentence, as `str` writes it."""
     quantifier = next(x for x in QUANTIFIERS if text.startswith(f"{x} "))
     *subject, verb = text.removeprefix(quantifier).split()
     negated = "not" in subject

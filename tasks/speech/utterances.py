@@ -94,7 +94,7 @@ def _by_voice(digits: Sequence[Sequence[Recording]]) -> list[list[list[np.ndarra
 
 
 class Mixing(Fields):
-    """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
+    """Mixes the parts of an utterance, with pauses, noise and distortion.
 
     The fields from `warp` on are for training only: strengths of random changes, 0 for
     none.

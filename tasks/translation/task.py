@@ -315,7 +315,7 @@ class Translation(Task):
         return Sentence(line, "", ids, line_seed(options.seed, line), max(cut, 0))
 
     def unusual(self, example: Sentence, answer: Translated) -> list[str]:
-        """Warns of a line that is cut, and of unknown pieces."""
+        """Returns warnings about a line that is cut, and about unknown pieces."""
         count, warnings = len(example.ids), []
         if example.cut:
             warnings.append(

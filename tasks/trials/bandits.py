@@ -40,7 +40,8 @@ def by_index(arms: int, index: Callable[..., jax.Array]) -> Strategy:
 
     Args:
         arms: K.
-        index: `index(s [K], f [K], t, rng) -> [K]`, with t the number of pulls so far.
+        index: `index(s [K], f [K], t, rng) -> [K]`, with s successes and f failures of
+            each arm, after t pulls.
     """
 
     def act(memory, state, t, rng):

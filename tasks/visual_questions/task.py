@@ -1,10 +1,10 @@
 """Visual question answering: one answer to a question about an image.
 
 `tasks.visual_questions.data` has the questions. The loss of a question is the mean
-negative log-likelihood of its annotators' answers, those that are not possible left out
-(Kazemi and Elqursh, 2017, section 3). `accuracy` is that of
+negative log-likelihood of its annotators' answers, without those outside the answer
+vocabulary (Kazemi and Elqursh, 2017, section 3). `accuracy` is that of
 `tasks.visual_questions.metrics`; `mass_in_box` the attention in the boxes of the
-objects that a question is about, which scenes know.
+objects that a question is about, known for scenes only.
 
 Works with models whose `model.apply(variables, image, question, train=...)` returns
 logits [B, W], with the fields `vocab_size` and `answers`; those that attend sow an

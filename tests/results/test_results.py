@@ -681,8 +681,8 @@ def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert line.endswith("| holds; provisional, 2 of 5 seeds |")
     assert "(2 of 5 seeds) | 20.5 ± 0.7 |" in show(tmp_path, "t")
-    assert "1 claims: 1 hold" in show(tmp_path, "claims")
-    assert "1 are provisional" in show(tmp_path, "claims")
+    assert "1 tests of claims: 1 hold" in show(tmp_path, "claims")
+    assert "1 of the 1 are provisional" in show(tmp_path, "claims")
     # Seven trainings of 13 minutes on two cores.
     cells = show(tmp_path, "seeds").splitlines()[-1].split(" | ")
     assert cells[1:] == ["1", "5", "7", f"{7 * 26 / 60:.1f}", "– |"]
@@ -868,8 +868,8 @@ def test_the_summary_has_the_lowest_ratio_of_each_benchmark(tmp_path):
     )
     words = show(tmp_path, "facts")
     assert (
-        "0.60 times (recurrent models beside JoeyNMT) to 4 times (LSTMN beside A"
-        in (words)
+        "0.60 times (recurrent models, against JoeyNMT) and 4 times (LSTMN, against A)"
+        in words
     )
     assert "the median of 2 models is 2.3 times" in words
 
