@@ -73,7 +73,12 @@ def _write(run: Any, evaluation: Any, workdir: Path) -> None:
 
     split = evaluation.split
     report = {"split": split, "checkpoint": run.checkpoint}
-    report |= {"step": int(run.state.step), **evaluation.scores}
+    # 10 digits: 30.6, not 30.599999999999998.
+    scores = {
+        name: float(f"{x:.10g}") if isinstance(x, float) else x
+        for name, x in evaluation.scores.items()
+    }
+    report |= {"step": int(run.state.step), **scores}
     text = json.dumps(report, indent=2)
     try:
         storage.write(workdir / f"eval_{split}.json", text + "\n")

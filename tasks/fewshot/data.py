@@ -274,6 +274,7 @@ def class_folders(folder: Path) -> dict[Path, list[Path]]:
         UserError: if `folder` cannot be read.
     """
     try:
+        folder.stat()  # `rglob` finds nothing in a folder that is missing
         files = [x for x in sorted(folder.rglob("*")) if x.suffix.lower() in IMAGES]
     except (OSError, ValueError) as error:  # a long name, or a NUL in it
         reason = getattr(error, "strerror", None) or str(error)
