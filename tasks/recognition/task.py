@@ -5,8 +5,9 @@ A model that samples locations adds the REINFORCE loss and the squared error of 
 learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if
 all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba
-et al., 2015, section 3). With `loss.rewarded=likelihood`, it is a log-probability: of
-all labels, or of the location's own if the model answers in order. `error` is the
+et al., 2015, section 3). With `loss.rewarded=likelihood`, it is a log-probability, less
+that of a uniform guess, so that a baseline that starts at 0 is right at first: of all
+labels, or of the location's own if the model answers in order. `error` is the
 percentage of images with a wrong answer, with one pass of the mean locations; `wrong`
 that of the answers.
 
@@ -20,6 +21,7 @@ Axes: B images; I rows and columns; T glimpses; K answers; W classes of an answe
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -94,8 +96,9 @@ class RecognitionLoss(reinforce.Weights):
     """`config.loss`."""
 
     # Reward of a location. RAM: "correct", 1 if all answers are, or "likelihood", the
-    # log-probability of all labels. DRAM: the number of correct answers from the one
-    # that follows to the first mistake, or the log-probability of the next label.
+    # log-probability of all labels, less that of a guess. DRAM: the number of correct
+    # answers from the one that follows to the first mistake, or the log-probability of
+    # the next label, less that of a guess.
     rewarded: Literal["correct", "likelihood"] = "correct"
 
 
@@ -205,7 +208,8 @@ class Recognition(Task):
     def _rewards(self, nats: jax.Array, correct: jax.Array) -> jax.Array:
         """Rewards of locations: [B, K] before each answer, [B, 1] before all."""
         if self.config.loss.rewarded == "likelihood":
-            return -nats if self.model.in_order else -nats.sum(1, keepdims=True)
+            gain = math.log(self.model.classes) - nats
+            return gain if self.model.in_order else gain.sum(1, keepdims=True)
         if self.model.in_order:
             return rewards_to_go(correct)
         return correct.min(1, keepdims=True)  # all are correct

@@ -170,7 +170,7 @@ def test_each_location_is_rewarded_for_its_answer(in_order, rewarded, monkeypatc
     config = (dram_digits.get_config if in_order else get_config)("smoke")
     config.loss.rewarded = rewarded
     task = object.__new__(Recognition)
-    task.config, task.model = config, SimpleNamespace(in_order=in_order)
+    task.config, task.model = config, SimpleNamespace(in_order=in_order, classes=4)
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(images, answers, 4)).astype(np.float32)
     label = logits.argmax(-1)  # correct, but for two answers
@@ -192,7 +192,8 @@ def test_each_location_is_rewarded_for_its_answer(in_order, rewarded, monkeypatc
     for image, n in np.ndindex(images, answers * glimpses):
         k = n // glimpses
         if rewarded == "likelihood":
-            reward = logs[image, k] if in_order else logs[image].sum()
+            gains = logs[image] + np.log(4)  # over a guess of four classes
+            reward = gains[k] if in_order else gains.sum()
         else:
             reward = right[image].all()
             if in_order:
