@@ -5,6 +5,7 @@ const CHOICES = {
   example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: -1,
   scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: false,
 };
+const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference", "table"];
 const MS_PER_STEP = 700, MAX_BUTTONS = 100;
@@ -78,6 +79,16 @@ class App {
     return Math.max(280, room / (room > 900 ? this.page.runs.length : 1) - 40);
   }
 
+  get looks() {
+    return this.results.map((result) => this.look(result)).filter(Boolean);
+  }
+
+  // Whether no weight is looked at, only boxes on an image in their order.
+  get isPath() {
+    const { looks } = this;
+    return looks.length > 0 && looks.every(({ attention }) => attention.isPath);
+  }
+
   // Constrains the choices to what the example has.
   #settle() {
     const { choices, page } = this;
@@ -86,6 +97,7 @@ class App {
     choices.step = choices.step < 0 || choices.step >= moments ? moments - 1 : choices.step;
     const kinds = this.kinds;
     if (!kinds.includes(choices.kind)) choices.kind = kinds.includes("cross") ? "cross" : kinds[0] ?? "";
+    if (this.isPath) for (const name of OF_WEIGHTS) choices[name] = CHOICES[name];
     const look = this.look(this.results[0]);
     if (!look) return;
     const { layer, query, key, head } = look.choices;
@@ -99,8 +111,9 @@ class App {
 
   // The views that the attention has; the first is the default.
   get views() {
-    const looks = this.results.map((result) => this.look(result)).filter(Boolean);
+    const { looks } = this;
     if (!looks.length) return ["map"];
+    if (this.isPath) return ["image"];
     const views = ["map", "ribbons"];
     if (looks.every(({ attention }) => attention.places)) views.unshift("image");
     if (looks.every(({ attention }) => hasMemory(attention))) views.unshift("memory");
@@ -160,6 +173,7 @@ class App {
       $(name).value = choices[name];
     }
     for (const name of FLAGS) $(name).checked = choices[name];
+    document.body.classList.toggle("path", this.isPath);
     $("opacity-row").hidden = choices.view !== "image" || !look?.attention.image;
     $("step-text").textContent = this.page.steps[choices.step];
     $("threshold-text").textContent = choices.threshold.toFixed(2);
@@ -193,7 +207,8 @@ class App {
     const marks = element("canvas", { className: "marks" });
     canvas.setAttribute("role", "img");
     const drawn = element("div", { className: "view" }, canvas, marks);
-    figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "row" })));
+    figure.append(element("div", { className: "beside" }, drawn));
+    if (!look.attention.isPath) drawn.after(element("div", { className: "row" }));
     if (this.choices.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
     if (workingsOf(look.attention) && !["heads", "search"].includes(this.choices.view)) {
       const scores = element("canvas", { className: "scores" });
@@ -212,7 +227,7 @@ class App {
     const button = (q) => {
       const made = element("button", { type: "button", textContent: shorten(look.attention.queries[q]).trim() || "␣" });
       made.dataset.query = q;
-      made.addEventListener("click", () => this.choose(q, look.attention.best(look.head, q)));
+      made.addEventListener("click", () => this.#toStep(look, q));
       return made;
     };
     return element("div", { className: "steps" }, ...look.rows.slice(0, MAX_BUTTONS).map(button));
@@ -221,7 +236,8 @@ class App {
   #paint({ look, view, canvas }) {
     view.paint(new CanvasPainter(canvas, ...view.size(look)), look);
     const { attention: a } = look;
-    canvas.setAttribute("aria-label", `${a.name} attention, ${a.rows} ${a.titles[0]} by ${a.columns} ${a.titles[1]}; arrow keys move`);
+    const size = a.isPath ? `${a.titles[0]} ${look.query + 1} of ${a.rows}` : `${a.rows} ${a.titles[0]} by ${a.columns} ${a.titles[1]}`;
+    canvas.setAttribute("aria-label", `${a.name} attention, ${size}; arrow keys move`);
   }
 
   #follow(figure) {
@@ -254,7 +270,13 @@ class App {
     event.preventDefault();
     if (!move) return;
     const next = (list, at, by) => list[Math.min(Math.max(list.indexOf(at) + by, 0), list.length - 1)];
+    if (look.attention.isPath) return this.#toStep(look, next(look.rows, look.query, move[0] + move[1]));
     this.choose(next(look.rows, look.query, move[0]), next(look.columns, look.key, move[1]));
+  }
+
+  // Moves to a query and the key of its largest weight.
+  #toStep({ attention, head }, query) {
+    this.choose(query, attention.best(head, query));
   }
 
   // Moves to a query and a key, in all panels; the panels themselves stay.
@@ -320,11 +342,12 @@ class App {
   #play() {
     if (this.timer) return this.#stop();
     $("play").textContent = "Pause";
+    const first = () => [...$("panels").children].find((figure) => figure.look)?.look, look = first();
+    if (look && look.query === look.rows.at(-1)) this.#toStep(look, look.rows[0]); // from the beginning
     this.timer = setInterval(() => {
-      const look = [...$("panels").children].find((figure) => figure.look)?.look;
-      const next = look?.rows[look.rows.indexOf(look.query) + 1];
+      const look = first(), next = look?.rows[look.rows.indexOf(look.query) + 1];
       if (next === undefined) return this.#stop();
-      this.choose(next, look.attention.best(look.head, next));
+      this.#toStep(look, next);
     }, MS_PER_STEP);
   }
 
@@ -387,8 +410,9 @@ function options(select, pairs) {
   select.closest("label").hidden = pairs.length < 2;
 }
 
-// The largest weights of the row as a sentence.
+// The largest weights of the row as a sentence; of a path, the step.
 function sentence({ attention: a, head, query, key }) {
+  if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${shorten(a.queries[query])}`;
   const parts = a.top(head, query).filter(([, weight]) => weight > 0.005);
   const list = parts.map(([k, weight]) => `${weight.toFixed(2)} ${shorten(a.keys[k])}`).join(", ");
   const [title] = a.titles, label = shorten(a.queries[query]), at = `${title} ${query + 1}`;

@@ -51,6 +51,11 @@ class Attention {
     this.mixed = new Map();
   }
 
+  // Whether each step has all its weight on a box of an image; see `Places`.
+  get isPath() {
+    return Boolean(this.chosen && this.image);
+  }
+
   // Weights [Q, K] from 0 to 1 of a head, or their "mean" or "max" over heads.
   mix(head) {
     const key = this.heads === 1 ? 0 : head;

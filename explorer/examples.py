@@ -93,8 +93,7 @@ def of_split(
     explore = f"python explore.py --workdir={shlex.quote(str(workdirs[0]))}"
     examples = []
     for number, each in enumerate(answers, 1):
-        last = each[0][-1]
-        title = f"{split} {number}: {last.text or last.caption}"
+        title = f"{split} {number}: {each[0][-1].heading}"
         command = f"{explore} --split={split} --examples={number}"
         examples.append(Example(title, command, each))
     return Examples(examples, [path.name for path in workdirs], steps)

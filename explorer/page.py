@@ -116,7 +116,7 @@ class _Arrays:
 
 def _result(arrays: _Arrays, prediction: Prediction) -> Mapping[str, Any]:
     return {
-        "text": prediction.text,
+        "text": prediction.heading,
         "caption": prediction.caption,
         "score": float(prediction.score),
         "maps": [_map(arrays, each) for each in prediction.attention],

@@ -172,7 +172,7 @@ const overImage = {
   size(look) {
     const image = look.attention.canvas;
     const [height, width] = image ? [image.height, image.width] : [1, 1];
-    const scale = this.SIDE / Math.max(height, width);
+    const scale = Math.min(this.SIDE, look.width - 32) / Math.max(height, width);
     return [width * scale + 32, height * scale + 32];
   },
 
@@ -197,11 +197,18 @@ const overImage = {
     if (a.image) p.image(a.canvas, 16, 16, width, height);
     else p.rect(16, 16, width, height, ink().paper);
     p.frame(16, 16, width, height, ink().faint, 1);
-    if (a.chosen && a.image) { // a sequence of boxes
-      const path = [...a.chosen.subarray(0, query + 1)];
-      for (const k of path) p.frame(...box(k), ink().faint, 1);
-      p.frame(...box(path.at(-1)), ink().mark, 3);
+    if (a.isPath) {
+      const path = [...a.chosen.subarray(0, query + 1)], last = path.at(-1);
+      const cut = (x, size) => Math.min(Math.max(x, 16), 16 + size);
+      const clipped = (k) => {
+        const [x, y, across, down] = box(k), left = cut(x, width), top = cut(y, height);
+        return [left, top, cut(x + across, width) - left, cut(y + down, height) - top];
+      };
+      for (const k of path) p.frame(...clipped(k), ink().faint, 1);
       if (path.length > 1) p.line(path.map(centre), ink().mark, 2, 0.8);
+      p.frame(...clipped(last), ink().paper, 5);
+      p.frame(...clipped(last), ink().mark, 3);
+      p.text(16, 7, a.queries[query]);
       return;
     }
     for (const k of look.columns) {
@@ -229,8 +236,8 @@ const overImage = {
 
   // A frame around the chosen key.
   mark(p, look) {
-    const { image, chosen } = look.attention;
-    if (!image || chosen) return;
+    const { image, isPath } = look.attention;
+    if (!image || isPath) return;
     const box = this.box(look, look.key);
     p.frame(...box, ink().paper, 4);
     p.frame(...box, css(colour(0.6)), 2);
@@ -239,6 +246,7 @@ const overImage = {
   // A query that has a place, with the key of its largest weight; elsewhere a key.
   at(look, x, y) {
     const { attention: a } = look, [w, h] = this.size(look);
+    if (a.isPath) return null;
     const point = [(y - 16) / (h - 32), (x - 16) / (w - 32)];
     const query = a.queryPlaces ? placeAt(a.queryPlaces, point, 0) : -1;
     if (query >= 0) return [query, a.best(look.head, query)];

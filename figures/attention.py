@@ -29,7 +29,8 @@ class Places(NamedTuple):
         boxes: [K, 4], top, left, bottom and right in shares of the image, from 0 to
             1; a point has no extent, and a key without a place is NaN.
         image: [I, J, 3] uint8; None for points in the plane.
-        chosen: [Q] key that the answer takes at each step; None without such an order.
+        chosen: [Q] key that the answer takes at each step, on an image the only one
+            with a weight; None without such an order.
         queries: [Q, 4] boxes of the queries, too; None for queries without places.
         polygon: number of chosen keys that make a polygon; 0 for a single path.
     """
@@ -39,6 +40,11 @@ class Places(NamedTuple):
     chosen: np.ndarray | None = None
     queries: np.ndarray | None = None
     polygon: int = 0
+
+    @property
+    def is_path(self) -> bool:
+        """True if each step has all its weight on a box of the image."""
+        return self.chosen is not None and self.image is not None
 
 
 def grid(rows: int, columns: int) -> np.ndarray:

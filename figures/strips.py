@@ -81,7 +81,9 @@ def caption_strips(
             title += f" (the first {limit - 1} of {len(words)} words)"
             panels = panels[:limit]
         lines += [panels[i : i + _PANELS] for i in range(0, len(panels), _PANELS)]
-    side, between, head, word_room, foot = 1.15, 0.1, 0.45, 0.22, 0.3
+    side, between, head, foot = 1.15, 0.1, 0.45, 0.3
+    names = [[fonts.wrap(x[0], side, canvas.FONT, lines=2) for x in y] for y in lines]
+    word_room = 0.07 + canvas.LABEL * max(len(x) for x in itertools.chain(*names))
     pitch = word_room + side + 0.14 + between
     width = 0.3 + max(map(len, lines)) * (side + between)
     width = max(width, canvas.title_width(title))
@@ -93,11 +95,11 @@ def caption_strips(
     rows, columns = image.shape[:2]
     image = image[:: -(-rows // _MAX_SIDE), :: -(-columns // _MAX_SIDE)]
     cells = [
-        (row, column, *panel)
+        (row, column, *panel[1:])
         for row, line in enumerate(lines)
         for column, panel in enumerate(line)
     ]
-    for row, column, word, weights, box, is_wrong in cells:
+    for row, column, weights, box, is_wrong in cells:
         x, y = 0.2 + column * (side + between), head + row * pitch + word_room
         axes = canvas.axes(figure, x=x, y=y, width=side, height=side)
         shaded = image
@@ -117,8 +119,8 @@ def caption_strips(
             )
         axes.imshow(shaded, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
         axes.autoscale(False)  # a frame may lie partly outside of the image
-        (name,) = fonts.wrap(word, side, canvas.FONT, lines=1)
         colour = canvas.MARK if is_wrong else canvas.INK
+        name = "\n".join(names[row][column])
         axes.set_title(name, fontsize=canvas.FONT, color=colour, pad=3)
         if box is not None:
             top, left, bottom, right = box

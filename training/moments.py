@@ -101,13 +101,14 @@ def _prediction(fields: dict[str, Any]) -> Prediction:
     """The prediction of `_plain`."""
     maps = []
     for each in fields["attention"]:
-        places = each["places"]
+        places = each["places"] and Places(**each["places"])
+        note = each["note"] if places and places.is_path else f"{each['note']} {_NOTE}"
         maps.append(
             AttentionMap(**each)._replace(
                 weights=each["weights"] / np.float32(255),
                 titles=tuple(each["titles"]),
-                places=None if places is None else Places(**places),
-                note=f"{each['note']} {_NOTE}".strip(),
+                places=places,
+                note=note.strip(),
             )
         )
     return Prediction(**fields)._replace(attention=tuple(maps))

@@ -106,6 +106,11 @@ class Prediction(NamedTuple):
     details: Any = None
     tree: SearchTree | None = None
 
+    @property
+    def heading(self) -> str:
+        """The text or, if it begins with the text, the caption."""
+        return self.caption if self.caption.startswith(self.text) else self.text
+
 
 class Task(abc.ABC):
     """Base class of tasks; a config's `task` is a subclass.

@@ -267,16 +267,45 @@ class Recognition(Task):
         """Returns the image of a file, scaled to the canvas and padded, in grey."""
         side = self.config.data.side
         image = recognition.grey(read_image(Path(line), side, whole=True))
-        return {"image": image, "label": np.zeros(self.layout.outputs, np.int32)}
+        return {"image": image}
 
     def show(self, example: Any, answer: Any) -> Prediction:
         """Returns the answers and their log-probability, in nats."""
         logits, records = answer
         text = self._text(logits.argmax(-1))
         score = float(jax.nn.log_softmax(logits).max(-1).sum())
-        maps = tuple(_glimpses(record, example["image"]) for record in records)
+        caption = text
+        if "label" in example:
+            caption = f"{text or '(empty)'}, label: {self._text(example['label'])}"
+        maps = tuple(self._glimpses(record, example["image"]) for record in records)
         details = example["image"], *records
-        return Prediction(text, score, maps, caption=text, details=details)
+        return Prediction(text, score, maps, caption=caption, details=details)
+
+    def _glimpses(self, record: GlimpseRecord, image: np.ndarray) -> AttentionMap:
+        """The glimpses at an image [I, J, 1]: each step has all its weight on one."""
+        location, shape = np.asarray(record.location), image.shape[:2]
+        count, outputs = len(location), self.layout.outputs
+        steps = [f"glimpse {t + 1}" for t in range(count)]
+        if self.model.in_order:
+            steps = [
+                f"{step}, answer {t * outputs // count + 1}"
+                for t, step in enumerate(steps)
+            ]
+        boxes = [patch_box(each, shape, size=record.size) for each in location]
+        places = Places(
+            np.asarray(boxes) / np.tile(shape, 2),
+            np.repeat(image, 3, -1),
+            chosen=np.arange(count),
+        )
+        return AttentionMap(
+            "glimpse",
+            np.eye(count)[None],
+            steps,
+            steps,
+            titles=("step", "glimpse"),
+            note=f"Frame: the finest of {record.scales} patches." * (record.scales > 1),
+            places=places,
+        )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws what each glimpse sees, with a frame around its finest patch."""
@@ -293,31 +322,11 @@ class Recognition(Task):
                 share = 1 - (1 - _DIM) * scale / record.scales
                 maps[-1][top:bottom, left:right] = share
             boxes.append(np.asarray(box).tolist())
-        words = [f"glimpse {t}" for t in range(1, len(maps) + 1)]
-        if self.model.in_order:
-            each = len(maps) // self.layout.outputs
-            words = [f"{word}, answer {n // each + 1}" for n, word in enumerate(words)]
-        strip = Strip(words, np.stack(maps), boxes)
+        strip = Strip(prediction.attention[0].queries, np.stack(maps), boxes)
         title = f"{title}: {prediction.caption}"
         note = "brightness: finer patches are brighter; frame: the finest patch"
         image = np.repeat(image, 3, -1)
         return caption_strips(image, [strip], title, path, note=note)
-
-
-def _glimpses(record: GlimpseRecord, image: np.ndarray) -> AttentionMap:
-    """The glimpses at an image [I, J, 1]: a step has all its weight on one of them."""
-    location, shape = np.asarray(record.location), image.shape[:2]
-    boxes = [patch_box(each, shape, size=record.size) for each in location]
-    steps = [f"glimpse {t + 1}" for t in range(len(boxes))]
-    places = Places(
-        np.asarray(boxes) / np.tile(shape, 2),
-        np.repeat(image, 3, -1),
-        chosen=np.arange(len(boxes)),
-    )
-    weights = np.eye(len(boxes))[None]
-    return AttentionMap(
-        "glimpse", weights, steps, steps, titles=("step", "glimpse"), places=places
-    )
 
 
 def rewards_to_go(correct: jax.Array) -> jax.Array:

@@ -41,6 +41,17 @@ def points():
     return attention(["1", "2", "end"], ["end", "1", "2"], places=places)
 
 
+def glimpses():
+    """A path of three boxes on an image, the last two partly outside of it."""
+    boxes = [[0.3, 0.4, 0.6, 0.7], [-0.1, -0.2, 0.2, 0.1], [0.8, 0.9, 1.1, 1.2]]
+    image = np.zeros((20, 20, 3), np.uint8)
+    places = Places(np.array(boxes), image, chosen=np.arange(3))
+    steps, titles = [f"glimpse {t}, answer {t}" for t in (1, 2, 3)], ("step", "glimpse")
+    return AttentionMap(
+        "glimpse", np.eye(3)[None], steps, steps, titles=titles, places=places
+    )
+
+
 def tokens(count, prefix="token"):
     """Labels of a sequence."""
     return [f"{prefix} {i}" for i in range(count)]

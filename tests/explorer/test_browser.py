@@ -5,7 +5,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pages import HOSTILE, attention, content, points, predicted, tokens, unpack
+from pages import (
+    HOSTILE,
+    attention,
+    content,
+    glimpses,
+    points,
+    predicted,
+    tokens,
+    unpack,
+)
 
 from explorer import page as explorer_page
 from explorer.examples import Example, Examples
@@ -173,7 +182,7 @@ def check_keyboard(page):
         )
     visible = page.evaluate(
         "[...document.querySelectorAll('#controls select, #controls input, button')]"
-        ".filter((e) => e.checkVisibility()).map((e) => e.id)"
+        ".filter((e) => e.checkVisibility()).map((e) => e.id || e.tagName)"
     )
     assert {*visible, "CANVAS", "SUMMARY"} <= reached
     page.locator(".panel canvas").first.focus()
@@ -198,6 +207,8 @@ def test_the_live_figures_of_the_pages_work(opened, path):
     assert page.evaluate("performance.now()") < 2000  # milliseconds
     response = axe.run(page).response
     assert not [(x["id"], x["nodes"]) for x in response["violations"]]
+    if page.evaluate("explorer.isPath"):
+        return check_keyboard(page)  # without weights
     page.evaluate("explorer.choices.view = 'map'; explorer.update()")
     header, array = unpack(explorer_page.html_of(data))
     maps = header["examples"][0]["results"][0][-1]["maps"]
@@ -309,3 +320,54 @@ def test_a_frame_on_the_image_marks_the_chosen_key(opened):
     for key, (x, y) in enumerate([(121, 121), (331, 121), (121, 331), (331, 331)]):
         canvas.hover(position={"x": x, "y": y})
         assert framed() == [key]
+
+
+def test_a_path_on_an_image_has_steps_and_nothing_about_weights(opened):
+    fragment = "view=map&threshold=0.3&table=true&key=0&query=2"
+    page = opened(content([glimpses()], 2), fragment)
+    visible = page.evaluate(
+        "[...document.querySelectorAll('#controls select, #controls input, button')]"
+        ".filter((e) => e.checkVisibility()).map((e) => e.id || e.textContent)"
+    )
+    steps = [f"glimpse {t}, answer {t}" for t in (1, 2, 3)]
+    assert visible == ["example", "play", "svg", "png", *steps]
+    assert page.locator(".panel table").count() == 0
+    assert page.inner_text("#live") == f"step 3 of 3: {steps[2]}"
+    page.locator(".panel canvas").first.focus()
+    for key, step in ("ArrowLeft", 1), ("ArrowUp", 0), ("ArrowUp", 0), ("ArrowDown", 1):
+        page.keyboard.press(key)
+        assert page.inner_text("#live") == f"step {step + 1} of 3: {steps[step]}"
+    page.locator(".panel canvas").first.hover(position={"x": 230, "y": 200})
+    assert page.inner_text("#live") == f"step 2 of 3: {steps[1]}"
+
+
+def test_play_at_the_last_step_starts_again(opened):
+    page = opened(content([glimpses()]), "query=2")
+    page.click("#play")
+    assert page.inner_text("#live").startswith("step 1 of 3")
+    page.wait_for_function("() => explorer.choices.query === 2 && !explorer.timer")
+
+
+def test_the_frames_of_a_path_stay_on_the_image(opened):
+    page = opened(content([glimpses()]), "query=2")
+    with page.expect_download() as download:
+        page.click("#svg")
+    root = ElementTree.parse(download.value.path()).getroot()
+    rects = root.findall("{http://www.w3.org/2000/svg}rect")[2:]  # paper and image
+    names = "x", "y", "width", "height"
+    frames = [[float(rect.get(name)) for name in names] for rect in rects]
+    side, left = 420, 16
+    for x, y, width, height in frames:
+        assert left <= x < x + width <= left + side
+        assert left <= y < y + height <= left + side
+    assert frames[-1] == [left + 378, left + 336, 42, 84]
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_an_image_is_shown_whole(opened, width):
+    page = opened(content([glimpses()]))
+    page.set_viewport_size({"width": width, "height": 900})
+    box = page.locator(".panel canvas").first.bounding_box()
+    assert box["x"] + box["width"] <= width
+    view = "(e) => e.scrollWidth <= e.clientWidth"
+    assert page.locator(".view").evaluate(view)

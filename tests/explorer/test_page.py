@@ -11,6 +11,7 @@ from smoke import run
 
 from base.errors import UserError
 from explorer import examples, page
+from training.task import Prediction
 
 
 def test_weights_have_8_bits_and_the_numbers_of_tables_are_exact():
@@ -50,6 +51,17 @@ def test_places_and_the_chosen_keys_are_on_the_page():
     np.testing.assert_array_equal(array(packed["chosen"], "<i4"), [1, 2, 0])
     boxes = array(packed["places"], "<f4").reshape(3, 4)
     assert np.isnan(boxes[0]).all() and boxes[1, 1] == np.float32(0.2)
+
+
+def test_an_answer_is_shown_with_its_label_once():
+    answers = [("6", "6, label: 5"), ("6", "alignment"), ("", "a digit")]
+    headings = []
+    for text, caption in answers:
+        given = content([points()])
+        given.examples[0].answers[0][0] = Prediction(text, 0.0, caption=caption)
+        header, _ = unpack(page.html(given, ""))
+        headings.append(header["examples"][0]["results"][0][0]["text"])
+    assert headings == ["6, label: 5", "6", "a digit"]
 
 
 def test_a_text_cannot_end_the_script():

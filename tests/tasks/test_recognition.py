@@ -17,6 +17,7 @@ from base.records import SampleRecord
 from configs import dram_digits
 from configs.ram_digits import get_config
 from tasks.recognition import data as recognition
+from tasks.recognition import task as task_module
 from tasks.recognition.data import SIDE, Layout, Objects
 from tasks.recognition.task import Recognition, rewards_to_go
 from training.task import NoOptions, create
@@ -270,10 +271,35 @@ def test_an_image_file_is_recognised_and_drawn(task, state, tmp_path):
     (answer,) = task.answers(state, [example], attention=True)
     prediction = task.show(example, answer)
     assert prediction.text in recognition.names("drawn") and prediction.score < 0
+    assert prediction.caption == prediction.text  # no label is known
     assert task.draw(prediction, "x", tmp_path / "y.png") == tmp_path / "y.png"
     with pytest.raises(UserError, match="^image nothing: no such file"):
         task.parse("nothing", NoOptions())
     assert Path(tmp_path / "y.png").exists()
+
+
+def test_the_label_is_shown_and_glimpses_have_the_names_of_their_answers(
+    tmp_path, monkeypatch
+):
+    task = task_of(dram_digits.get_config("smoke"), tmp_path)
+    state = task.objective.init(jax.random.key(0))
+    example = task.examples("test")["test"][0]
+    ((logits, records),) = task.answers(state, [example], attention=True)
+    label = task._text(example["label"])
+    for best, text in ([4, 7, 10], "4 7"), ([10, 4, 7], "(empty)"):
+        given = np.eye(logits.shape[1])[best[: len(logits)]]
+        prediction = task.show(example, (given, records))
+        assert prediction.caption == f"{text}, label: {label}"
+    (glimpses,) = prediction.attention
+    outputs, each = task.layout.outputs, task.model.glimpses
+    answers = [k + 1 for k in range(outputs) for _ in range(each)]
+    names = [f"glimpse {t}, answer {k}" for t, k in enumerate(answers, 1)]
+    assert glimpses.keys == glimpses.queries == names
+    drawn = []
+    monkeypatch.setattr(task_module, "caption_strips", lambda *x, **_: drawn.append(x))
+    task.draw(prediction, "x", tmp_path / "y.png")
+    ((_, (strip,), title, _),) = drawn
+    assert strip.words == names and title == f"x: (empty), label: {label}"
 
 
 # --- a user's images

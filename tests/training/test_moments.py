@@ -55,6 +55,7 @@ def test_a_moment_is_read_as_it_was_written(tmp_path):
     np.testing.assert_array_equal(restored.places.boxes, places.boxes)
     np.testing.assert_array_equal(restored.places.chosen, [2, 0, 1])
     assert restored.places.queries is None
+    assert not restored.note  # one place a step: the weights are not rounded
 
 
 def test_a_damaged_moment_is_named(tmp_path):
