@@ -5,6 +5,7 @@ Axes: R runs; M moments of the training, as checkpoints.
 
 import itertools
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -83,18 +84,23 @@ def of_split(
     if which == "all" and (first := moments.read(workdirs[0])):
         others = {path: moments.read(path) for path in workdirs[1:]}
         by_workdir = others | {workdirs[0]: first}
-        split, count = moments.SPLIT, min(count, moments.EXAMPLES)
+        split, count = moments.SPLIT, min(count, *map(len, first.values()))
+        line = f"{count} examples of the {split} split, as stored in the training"
+        print(f"{workdirs[0]}: {line}", file=sys.stderr)
 
     def predict(run: trained.Run) -> list[Prediction]:
         examples = moments.examples_of(run.task, split, count)
         return moments.predictions(run.task, run.state, examples)
 
     answers, steps = _answers(workdirs, which, predict, scores, by_workdir)
-    explore = f"python explore.py --workdir={shlex.quote(str(workdirs[0]))}"
+    runs = zip(("--workdir", "--compare"), workdirs, strict=False)
+    flags = [f"{flag}={path}" for flag, path in runs]
+    flags += [f"--checkpoints={which}"] * bool(which) + ["--scores"] * scores
     examples = []
     for number, each in enumerate(answers, 1):
         title = f"{split} {number}: {each[0][-1].heading}"
-        command = f"{explore} --split={split} --examples={number}"
+        example = [f"--split={split}", f"--examples={number}"]
+        command = shlex.join(["python", "explore.py", *flags, *example])
         examples.append(Example(title, command, each))
     return Examples(examples, [path.name for path in workdirs], steps)
 

@@ -117,7 +117,7 @@ def make(live: Live) -> Path:
         runs=[each.partition(" ")[0] for each in live.trainings],
         examples=[
             each._replace(
-                command="\n".join([*lines, each.command]),
+                command="\n".join([*lines, each.command.replace(f"{ROOT}/", "")]),
                 answers=[[run[i] for i in chosen] for run in each.answers],
             )
             for each in content.examples

@@ -1,6 +1,7 @@
 """Packed examples of short trainings, for the live figures of docs/."""
 
 import re
+import shlex
 
 import pytest
 from pages import attention, content, points, tokens, unpack
@@ -21,11 +22,25 @@ def test_each_example_is_packed_and_on_a_page(monkeypatch):
     assert set(comments) == packed == set(LIVE)
 
 
+@pytest.mark.parametrize(
+    "path", sorted(live.FOLDER.glob("*.zlib")), ids=lambda path: path.stem
+)
+def test_the_commands_of_the_examples_run_in_a_clone(path):
+    header, _ = unpack(page.html_of(path.read_bytes()))
+    for example in header["examples"]:
+        words = shlex.split(example["command"])
+        workdirs = [x for x in words if x.startswith(("--workdir=", "--compare="))]
+        assert len(workdirs) > 1
+        assert {x.partition("=")[2].rpartition("/")[0] for x in workdirs} == {
+            "runs/live"
+        }
+
+
 def test_the_trainings_of_the_examples_have_valid_configs(monkeypatch):
     monkeypatch.chdir(live.ROOT)
     for each in LIVE.values():
         for command in live.commands(each):
-            words = live.shlex.split(command)
+            words = shlex.split(command)
             config = words[2].removeprefix("--config=")
             overrides = [word.removeprefix("--config.") for word in words[4:]]
             configuration.check(configuration.read(config, overrides), Task)

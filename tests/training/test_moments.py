@@ -1,5 +1,7 @@
 """Moments of a training: steps, files, and the page that has them."""
 
+import shlex
+
 import numpy as np
 import pytest
 from smoke import call
@@ -66,7 +68,7 @@ def test_a_damaged_moment_is_named(tmp_path):
 
 
 def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, capsys
 ):
     workdir = tmp_path / "run"
     command = [
@@ -89,5 +91,9 @@ def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
     assert list(by_step) == [1, 10, 100]
     assert {"1", "10", "100"} <= set(content.steps)
     assert len(content.examples) == 4
+    assert "4 examples of the validation split" in capsys.readouterr().err
+    command = ["python", "explore.py", f"--workdir={workdir}", "--checkpoints=all"]
+    command += ["--split=validation", "--examples=4"]
+    assert content.examples[3].command == shlex.join(command)
     first = content.examples[0].answers[0][0]
     assert first.attention[0].weights.shape == by_step[1][0].attention[0].weights.shape
