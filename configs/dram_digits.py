@@ -38,6 +38,7 @@ VARIANTS = {
         "model.hidden": 256,  # 512
         "model.scales": 3,  # 2
         "model.std": 0.2,
+        "model.gain": 0.1,  # 1: some runs end at an edge
         "loss.rewarded": "likelihood",  # the number of correct answers
         "data.side": 100,
         "data.min_objects": 2,
@@ -55,6 +56,7 @@ VARIANTS = {
                 "scales": 4,
                 "glimpses": 8,
                 "std": 0.2,
+                "gain": 0.1,
                 "locator_hidden": 128,
             }
         ),

@@ -23,9 +23,8 @@ is a product with the whole image here.
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
 instead of sampled. DRAM's context passes a tanh, its locations one layer of rectifiers
-whose biases start at 1; the emission is a tenth of a linear layer; no gradient of
-REINFORCE reaches its lower layer. The paper's pair of models that read a string from
-both ends is not here.
+whose biases start at 1; no gradient of REINFORCE reaches its lower layer. The paper's
+pair of models that read a string from both ends is not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
 rows and columns of a patch; K answers; W classes; D width of the core.
@@ -43,10 +42,6 @@ from base.errors import FieldError
 from base.ranges import COUNT, LAYERS, SCALE, SIZE, Range
 from base.records import GlimpseRecord, SampleRecord, sow
 from models.layers import Dense, check_fields
-
-# Adam then moves the locations of DRAM at a tenth of its rate. At the full rate some
-# runs end at an edge, where the tanh has no gradient, before they tell digits apart.
-_SLOW = 0.1
 
 
 class GlimpseNetwork(nn.Module):
@@ -97,6 +92,9 @@ class RecurrentVisualAttention(nn.Module):
         hidden: D.
         locator_hidden: width of the locator's hidden layer; 0 for none, as published.
         std: standard deviation of sampled locations, in units of half an image.
+        gain: factor of the locator's last layer; 1 in the paper. Adam then moves
+            locations at that share of its rate. At the full rate they may end at an
+            edge, where the tanh has no gradient, before the model tells digits apart.
         policy: "learned"; "random" for uniform locations, also in evaluation, or
             "centre" for the centre in every glimpse: the paper's baselines.
     """
@@ -111,6 +109,7 @@ class RecurrentVisualAttention(nn.Module):
     hidden: Annotated[int, SIZE] = 256
     locator_hidden: Annotated[int, COUNT] = 0
     std: Annotated[float, SCALE] = 0.1
+    gain: Annotated[float, SCALE] = 1.0
     policy: Literal["learned", "random", "centre"] = "learned"
 
     in_order: ClassVar[bool] = False
@@ -172,7 +171,7 @@ class RecurrentVisualAttention(nn.Module):
         baseline = self.expected(x)[:, 0]  # b_t
         if self.locator_hidden:
             x = nn.relu(self.locator_layer(x))
-        mean = jnp.tanh(self.locator(x))
+        mean = jnp.tanh(self.gain * self.locator(x))
         samples = train and self.policy == "learned"
         rng = self.make_rng("glimpse") if samples else None
         return sample_location(mean, self.std, baseline, rng)
@@ -249,6 +248,7 @@ class DeepRecurrentAttention(nn.Module):
         hidden: D, of both layers; 512 in the paper.
         context: rows and columns of the coarse image; 0 for no context network.
         std: standard deviation of sampled locations, in units of half an image.
+        gain: factor of the emission, as in `RecurrentVisualAttention`.
     """
 
     classes: Annotated[int, SIZE]
@@ -261,6 +261,7 @@ class DeepRecurrentAttention(nn.Module):
     hidden: Annotated[int, SIZE] = 512
     context: Annotated[int, COUNT] = 12
     std: Annotated[float, SCALE] = 0.1
+    gain: Annotated[float, SCALE] = 1.0
 
     in_order: ClassVar[bool] = True  # an answer depends on the glimpses up to it
 
@@ -323,7 +324,7 @@ class DeepRecurrentAttention(nn.Module):
 
     def _emit(self, r2: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
         """Samples l_n [B, 2], given the state r2 [B, D] of the upper layer."""
-        mean = jnp.tanh(_SLOW * self.emission(r2))
+        mean = jnp.tanh(self.gain * self.emission(r2))
         baseline = self.expected(jax.lax.stop_gradient(r2))[:, 0]
         rng = self.make_rng("glimpse") if train else None
         return sample_location(mean, self.std, baseline, rng)
