@@ -265,7 +265,9 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
     titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
     titles += ["corrected p", "verdict"]
-    return f"{counts(groups)}\n\n{markdown_table(titles, lines, right_aligned=0)}"
+    visible = {*titles[:6], *titles[-2:]}
+    text = markdown.folded(titles, lines, visible, right_aligned=0)
+    return f"{counts(groups)}\n\n{text}"
 
 
 def counts(groups: Mapping[str, Measured]) -> str:

@@ -1,11 +1,11 @@
 """Line charts of records, and their tables: BLEU by source length, and training."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.storage import markdown_table
 from figures import charts
 from results import markdown
 from results.records import OURS, Record
@@ -31,7 +31,10 @@ def table(figure: Chart, records: list[Record]) -> str:
         means = {group: statistics.mean(line[group]) for group in line}
         cells = [f"{means[x]:{digits}}" if x in means else "" for x in titles]
         rows.append([label, *cells])
-    return markdown_table([title, *titles.values()], rows)
+    names = [*titles.values()]
+    every = math.ceil(len(names) / (markdown.MAX_COLUMNS - 1))
+    visible = {title, *names[::-every]}  # with the last one
+    return markdown.folded([title, *names], rows, visible)
 
 
 def draw(figure: Chart, records: list[Record], root: Path) -> list[Path]:

@@ -1,13 +1,45 @@
-"""Cells of Markdown tables: numbers, and means over the seeds of a run."""
+"""Markdown tables with folded columns, and their cells: numbers, means over seeds."""
 
+import html
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from base.storage import markdown_table
 from results.records import Record
 
 EMPTY = "Not measured yet."
+MAX_COLUMNS = 8  # maximum number of columns of a table that is not folded
 _PERCENT = {"share": 0, "padding": 0, "waiting": 1, "overhead": 1}  # decimals, by field
 _MILLIONS = ("parameters", "tokens")
+
+
+def folded(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    visible: Collection[str],
+    right_aligned: int | None = None,
+) -> str:
+    """Returns a table of the visible columns, and below it a block with the others.
+
+    Args:
+        titles: distinct column titles; the first column is in both tables.
+        rows: rows of one cell per title; the block leaves out those without a value.
+        visible: titles of the visible columns.
+        right_aligned: see `markdown_table`.
+    """
+    front = [x for x, title in enumerate(titles) if title in visible]
+    back = [0, *(x for x in range(len(titles)) if x not in front)]
+    header, *lines = ([row[x] for x in front] for row in (titles, *rows))
+    text = markdown_table(header, lines, right_aligned)
+    if len(back) == 1:
+        return text
+    header, *lines = ([row[x] for x in back] for row in (titles, *rows))
+    lines = [line for line in lines if not {*line[1:]} <= {"", "–"}]
+    summary = f"More columns: {html.escape('; '.join(header[1:]), quote=False)}"
+    table = markdown_table(header, lines, right_aligned)
+    # Without the blank lines, the table in the block is not read as Markdown.
+    details = f"<details><summary>{summary}</summary>\n\n{table}\n\n</details>"
+    return f"{text}\n\n{details}"
 
 
 def link(text: str, home: str | None) -> str:

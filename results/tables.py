@@ -20,8 +20,8 @@ from results.families import FIGURES, HEADLINES, TABLES
 from results.records import FLOORS, FOLDER, ROOT, Record
 from results.schema import Measured, Run, Table, recorded
 
-_MAX_COLUMNS = 8  # maximum number of columns of the learning curves
-_MAX_METRICS = 5  # maximum number of metrics where a page shows selected runs
+_MAX_MINUTES = markdown.MAX_COLUMNS - 1  # columns of the learning curves
+_SPEED = "steps_per_second", "audio_per_second", "waiting"  # differ by device
 
 
 def tables(
@@ -116,7 +116,8 @@ def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
 def _results(measured: Measured, runs: Sequence[str]) -> str:
     """The table of the metrics, with the floors in its last rows.
 
-    Selected runs have the first metrics and the paper's result alone.
+    The first metrics and the paper's result are visible, all others are folded; those
+    of selected runs are left out.
     """
     table, rows = measured.table, measured.select(runs)
     if not rows:
@@ -140,12 +141,14 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
         values = [scores.get(metric) for metric in table.metrics.values()]
         cells = [markdown.decimal(value, table.digits) for value in values]
         lines.append([f"*{title}*", *cells, *[""] * (len(titles) - len(cells) - 1)])
+    comparable = [x for x, field in table.columns.items() if field not in _SPEED]
+    first = [*table.metrics, *comparable][: markdown.MAX_COLUMNS - 2]
+    visible = ["run", *first, "paper"]
     if runs:
-        metrics = range(1, 1 + min(len(table.metrics), _MAX_METRICS))
         titles, *lines = (
-            [row[0], *(row[x] for x in metrics), row[-1]] for row in (titles, *lines)
+            [row[x] for x in map(titles.index, visible)] for row in (titles, *lines)
         )
-        lines = [row for row in lines if {*row[1:-1]} != {"–"}]
+        lines = [row for row in lines if not {*row[1:-1]} <= {"", "–"}]
         return markdown_table(titles, lines)
     signatures = dict.fromkeys(
         f"{title} `{record['metrics'][f'{metric}_signature']}`"
@@ -155,7 +158,7 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
         if f"{metric}_signature" in record["metrics"]
     )
     note = f"\n\nTest split. sacreBLEU: {', '.join(signatures)}."
-    return markdown_table(titles, lines) + note * bool(signatures)
+    return markdown.folded(titles, lines, visible) + note * bool(signatures)
 
 
 def _title(run: Run | None, records: list[Record]) -> str:
@@ -245,9 +248,9 @@ def _learning_curves(measured: Measured, runs: Sequence[str]) -> str:
 
 
 def _minutes(last: float) -> range:
-    """At most `_MAX_COLUMNS` round numbers, up to at least `last`."""
+    """At most `_MAX_MINUTES` round numbers, up to at least `last`."""
     steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
-    step = next(step for step in steps if last <= step * _MAX_COLUMNS)
+    step = next(step for step in steps if last <= step * _MAX_MINUTES)
     return range(step, step * math.ceil(last / step) + 1, step)
 
 

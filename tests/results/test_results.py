@@ -241,7 +241,8 @@ def test_another_system_follows_the_run_with_its_config(tmp_path):
     assert lines[2].startswith(
         "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
     )
-    assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | – | – | – | 1,700 |")
+    assert lines[3] == "| Other 1.0 | 11.7 | – | – | – | – | – |  |"
+    assert lines[-5].startswith("| Other 1.0 | 1,700 |")
     assert lines[-1] == "Test split. sacreBLEU: BLEU `nrefs:1`."
 
 
@@ -259,14 +260,48 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
         record(system="Other"),  # without a rate
     )
     lines = show(tmp_path, "t").splitlines()
-    assert lines[0].startswith("| run | BLEU | steps/s | best | steps | minutes |")
+    assert lines[0] == "| run | BLEU | best | paper |"
     title = "[Luong, general, local-p](configs/transformer_nmt.py) (2 seeds)"
-    assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 5 | 1,700 |")
-    assert lines[3].startswith("| Other | 21.0 | – | 3 | 1,700 |")
+    assert lines[2] == f"| {title} | 21.0 ± 0.0 | 5 |  |"
+    assert lines[3] == "| Other | 21.0 | 3 |  |"
+    assert lines[7] == "| run | steps/s | steps | minutes | device | commit |"
+    assert lines[9].startswith(f"| {title} | 5.24 | 1,700 |")
+    assert lines[10].startswith("| Other | – | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
     blocks = {"benchmarks", "benchmark_summary", "claims", "facts", "headline"}
     blocks |= {"initial_entropy", "scaling", "seeds"}
     assert set(tables.tables()) == blocks | {"t"} | figures  # no t_curves
+
+
+def test_columns_that_are_not_visible_are_in_a_second_table():
+    titles, rows = (
+        ["run", "a", "x < y", "b"],
+        [["r", "1", "–", "2"], ["s", "3", "4", ""]],
+    )
+    assert markdown.folded(titles, rows, titles[:]) == storage.markdown_table(
+        titles, rows
+    )
+    visible, summary, more, end = markdown.folded(titles, rows, "a run".split()).split(
+        "\n\n"
+    )
+    assert visible == storage.markdown_table(["run", "a"], [["r", "1"], ["s", "3"]])
+    assert summary == "<details><summary>More columns: x &lt; y; b</summary>"
+    assert more == storage.markdown_table(
+        ["run", *titles[2:]], [["r", "–", "2"], ["s", "4", ""]]
+    )
+    assert end == "</details>"
+    without = markdown.folded(titles, [["r", "1", "–", ""], rows[1]], ["run", "a"])
+    assert [line[:3] for line in without.splitlines()[-3:]] == ["| s", "", "</d"]
+
+
+def test_no_visible_table_of_results_is_wide_or_has_a_column_of_the_machine():
+    machine = {"minutes", "device", "commit", "steps/s", "audio, s/s"}
+    for page in RESULTS:
+        text = re.sub(r"<details>.*?</details>", "", pages.read()[page], flags=re.S)
+        for header in re.findall(r"^\| (.*) \|\n\| ---", text, re.MULTILINE):
+            titles = header.split(" | ")
+            assert len(titles) <= markdown.MAX_COLUMNS, (page, titles)
+            assert machine.isdisjoint(titles), (page, titles)
 
 
 def test_a_label_replaces_config_and_overrides():
@@ -420,6 +455,13 @@ def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **field
     return show(folder, "t_claims").splitlines()[-1]
 
 
+def claim_cells(folder):
+    """The last claim's cells in the table of all claims, visible and folded."""
+    lines = show(folder, "claims").splitlines()
+    rows = [line[2:-2].split(" | ") for line in lines if line.startswith("|")]
+    return rows[len(rows) // 2 - 1], rows[-1]
+
+
 def test_the_models_of_a_run_are_the_values_of_a_claim(tmp_path, monkeypatch):
     fields = {"metrics": {"best": "best", "mean": "error"}, "repeated": "error"}
     fields |= {"lower": True}
@@ -430,8 +472,8 @@ def test_the_models_of_a_run_are_the_values_of_a_claim(tmp_path, monkeypatch):
         put(tmp_path, record(name=name, metrics=metrics))
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert "A: 2.0 | B: 8.0" in line and line.endswith("| holds |")
-    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
-    assert cells[2] == "mean" and "Welch, 3 models" in cells
+    cells, more = claim_cells(tmp_path)
+    assert cells[2] == "mean" and "Welch, 3 models" in more
 
 
 @pytest.mark.parametrize(
@@ -493,11 +535,12 @@ def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeyp
 def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch):
     scores = {"a": (30.0, 30.5, 31.0), "b": (20.0, 21.0), "c": (19.0, 20.0)}
     put_claim(tmp_path, monkeypatch, scores, floor=14.1)
-    line = show(tmp_path, "claims").splitlines()[-1]
-    names = "A: 30.5 ± 0.5 | B: 20.5 ± 0.7"
-    work = "1,700 steps | – | – | Welch, 2 and 3 seeds"
-    assert line.startswith(f"| A is best | Doe (2015) | M | {names} | 14.1 | {work} |")
-    assert line.endswith("| holds |")
+    cells, more = claim_cells(tmp_path)
+    names = ["A: 30.5 ± 0.5", "B: 20.5 ± 0.7"]
+    assert cells[:6] == ["A is best", "Doe (2015)", "M", *names, "14.1"]
+    assert len(cells) == markdown.MAX_COLUMNS and cells[-1] == "holds"
+    assert more[:2] == ["A is best", "1,700 steps"]
+    assert more[2:5] == ["–", "–", "Welch, 2 and 3 seeds"]
     settings = {"data": {"batch_size": 7}, "optimizer": {"learning_rate": 0.003}}
     more = {"metrics": {"bleu": 25.0}, "settings": settings}
     for name, value in {"a": 5_000_000, "b": 5_010_000, "c": 0}.items():
@@ -505,12 +548,12 @@ def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch
         for seed in range(3):
             saved = record(name=name, seed=seed, parameters=seed * 10**6, **fields)
             put(tmp_path, saved)
-    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    _, more = claim_cells(tmp_path)
     expected = ["5M tokens / 5.01M tokens", "1M", "0.003", "Welch, 3 seeds"]
-    assert cells[6:10] == expected
+    assert more[1:5] == expected
     put_claim(tmp_path, monkeypatch, {}, claims=schema.claims("a > c"))
-    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
-    assert cells[6] == "5M tokens / 11,900 examples"  # 1,700 steps of 7
+    _, more = claim_cells(tmp_path)
+    assert more[1] == "5M tokens / 11,900 examples"  # 1,700 steps of 7
 
 
 def test_a_single_run_shows_its_confidence_interval(tmp_path):
@@ -806,7 +849,7 @@ def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
 def test_the_minutes_of_curves_are_few_and_reach_the_end():
     for last in (0.05, 1.0, 7.9, 8.1, 15.0, 61.0, 4321.0):
         minutes = tables._minutes(last)
-        assert len(minutes) <= tables._MAX_COLUMNS
+        assert len(minutes) < markdown.MAX_COLUMNS
         assert minutes[-1] >= last > minutes[-1] - minutes[0]
 
 
