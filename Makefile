@@ -74,7 +74,7 @@ format: env ## format, and apply the fixes of ruff
 results: env ## run the experiments that have no record; write the tables of docs/
 	$(PY) -m results.make $(ARGS)
 
-docs: env ## build the site with the reference of attention/ and configs in build/site
+docs: env ## build the site with the reference of the code and configs in build/site
 	@rm -rf docs/api docs/configs
 	$(PY) -m sphinx --quiet --fail-on-warning -d build/doctrees docs build/site
 

@@ -1,4 +1,4 @@
-"""Sphinx: the pages of docs/ and the reference of attention/; see `make docs`."""
+"""Sphinx: the pages of docs/ and the reference of the code; see `make docs`."""
 
 import re
 import sys
@@ -35,7 +35,14 @@ html_js_files = ["live.js"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 default_role = "py:obj"
-autodoc_default_options = {"no-value": True}
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "no-value": True,
+    "special-members": "__call__",
+}
+autodoc_inherit_docstrings = False
+add_module_names = False
 napoleon_use_ivar = True
 autodoc_typehints = "none"  # the docstrings have shapes
 
@@ -136,6 +143,7 @@ def convert(app, kind, name, value, options, lines):
     """Converts the Markdown of a docstring: code after a colon, tables, |x|."""
     text = "\n".join(lines).replace("|", r"\|")
     text = re.sub(r":\n\n(?= {4})", "::\n\n", text)
+    text = re.sub(r"(?<=\w`)(?=[s^])", r"\\ ", text)  # as in `x`s and `x`^2
 
     def table(match):
         rows = re.findall(r"^\\\|(.*)\\\|$", match[0], re.MULTILINE)
@@ -150,6 +158,20 @@ def convert(app, kind, name, value, options, lines):
         lines += [f'- ``"{key}"``: `{name}`' for key, name in names.items()]
 
 
+def skip(app, kind, name, value, is_skipped, options):
+    """Leaves out members without documentation: fields, and setup of Flax modules."""
+    is_field = name == "dtype" or type(value).__name__ == "_tuplegetter"
+    return True if is_field or name == "setup" else None
+
+
+def shorten(app, kind, name, value, options, signature, returned):
+    """Leaves out the arguments that every Flax module has."""
+    if signature is None:  # a module or a constant
+        return None
+    signature = re.sub(r"(, )?parent=<[^>]*>, name=None", "", signature)
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature), returned
+
+
 def setup(app):
     """Connects the functions."""
     app.add_directive("explorer", Explorer)
@@ -160,3 +182,5 @@ def setup(app):
     app.connect("doctree-read", link_functions)
     app.connect("doctree-read", leave_out_docstrings)
     app.connect("autodoc-process-docstring", convert, priority=400)
+    app.connect("autodoc-process-signature", shorten)
+    app.connect("autodoc-skip-member", skip)

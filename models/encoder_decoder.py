@@ -200,7 +200,7 @@ class EncoderDecoder(nn.Module):
                 "alignment", hard and Gumbel alignments sample a key.
 
         Returns:
-            [B, T, W] float32 logits; position t predicts `target[:, t]`.
+            [B, T, W] float32 logits; position t predicts token t of `target`.
         """
         memory = self.encode(batch["source"], train=train)
         previous = self.previous(batch["target"], memory, train=train)

@@ -356,7 +356,7 @@ class Transformer(nn.Module):
                 "alignment", hard and Gumbel alignments sample a key.
 
         Returns:
-            [B, T, W] float32 logits; position t predicts `target[:, t]`.
+            [B, T, W] float32 logits; position t predicts token t of `target`.
         """
         source, target = batch["source"], batch["target"]
         memory = self.encode(source, train=train)

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import doctest
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -304,12 +305,18 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
     for page in PAGES:
         if page.startswith("docs/"):
             assert (site / page[5:]).with_suffix(".html").exists()
-    pages = {path.stem.rpartition(".")[2] for path in site.glob("api/*.html")}
-    assert set(attention.__all__) <= pages
+    api = "".join(path.read_text() for path in site.glob("api/*.html"))
+    names = {*re.findall(r'id="([\w.]+)"', api)}
+    assert set(attention.__all__) <= {name.rpartition(".")[2] for name in names}
+    for module in re.findall(r"^   ([a-z]\w*\.\w+)$", TEXTS["docs/api.md"], re.M):
+        for name, value in vars(importlib.import_module(module)).items():
+            is_code = inspect.isfunction(value) or inspect.isclass(value)
+            if is_code and value.__module__ == module and name[0] != "_":
+                assert f"{module}.{name}" in names
     for config in ROOT.glob("configs/[!_]*.py"):
         assert (site / f"configs/{config.stem}.html").exists()
     text = (site / "mechanisms/additive.html").read_text()
-    assert "api/attention.scores.additive_scores.html#" in text
+    assert "api/attention.scores.html#attention.scores.additive_scores" in text
     assert 'class="math' in text
     assert 'src="../live/bahdanau_nmt.html"' in text
     for path in site.glob("**/*.html"):
