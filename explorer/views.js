@@ -220,11 +220,10 @@ const overImage = {
       } else p.rect(...box(k), "#000", look.opacity * (1 - share));
     }
     if (isPoints && a.chosen) {
-      const path = [...a.chosen.subarray(0, query + 1)].filter((k) => !Number.isNaN(a.places[4 * k]));
-      const size = a.polygon || path.length;
+      const path = [...a.chosen.subarray(0, query + 1)], size = a.polygon || path.length;
       for (let i = 0; i < path.length; i += size) {
-        const part = path.slice(i, i + size);
-        const isClosed = a.polygon && part.length === size;
+        const keys = path.slice(i, i + size), part = keys.filter((k) => !Number.isNaN(a.places[4 * k]));
+        const isClosed = a.polygon && keys.length === size && part.length;
         p.line((isClosed ? [...part, part[0]] : part).map(centre), ink().mark, 2);
       }
       for (const k of look.columns) {

@@ -32,7 +32,8 @@ class Places(NamedTuple):
         chosen: [Q] key that the answer takes at each step, on an image the only one
             with a weight; None without such an order.
         queries: [Q, 4] boxes of the queries, too; None for queries without places.
-        polygon: number of chosen keys that make a polygon; 0 for a single path.
+        polygon: number of chosen keys that make a polygon, which the last one closes;
+            keys without a place count. 0 for a single open path.
     """
 
     boxes: np.ndarray

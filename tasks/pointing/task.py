@@ -295,7 +295,7 @@ def _prediction(instance: Instance, answer: Hypothesis) -> Prediction:
         x, y = instance.inputs.T
         points = np.stack([1 - y, x, 1 - y, x], -1)
         boxes = np.concatenate([np.full((1, 4), np.nan), points])
-        polygon = 3 if instance.kind == "delaunay" else 0
+        polygon = 3 if instance.kind == "delaunay" else len(steps)
         places = Places(boxes, chosen=np.append(indices + 1, 0), polygon=polygon)
     maps = (attention_map(x, steps, keys, ("output", "input")) for x in answer.records)
     return Prediction(

@@ -35,10 +35,11 @@ def content(maps, count=1, text="an answer"):
 
 
 def points():
-    """A pointer network's map of three points."""
-    boxes = np.array([[np.nan] * 4, [0.1, 0.2, 0.1, 0.2], [0.8, 0.5, 0.8, 0.5]])
-    places = Places(boxes, chosen=np.array([1, 2, 0]))
-    return attention(["1", "2", "end"], ["end", "1", "2"], places=places)
+    """A pointer network's map of a tour of three points."""
+    corners = np.array([[np.nan] * 2, [0.1, 0.2], [0.8, 0.5], [0.3, 0.9]])
+    places = Places(np.tile(corners, 2), chosen=np.array([1, 2, 3, 0]), polygon=4)
+    keys = ["end", "1", "2", "3"]
+    return attention([*keys[1:], "end"], keys, places=places)
 
 
 def glimpses():

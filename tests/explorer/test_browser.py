@@ -22,6 +22,7 @@ from figures.attention import Places, grid
 
 DOCS = Path(__file__).parents[2] / "docs"
 LIVE = sorted(DOCS.glob("live/*.zlib"))
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def cell(page, row, column, share=0.5):
@@ -42,6 +43,17 @@ def pixel(page, x, y):
         return [...context.getImageData(x * ratio, y * ratio, 1, 1).data];
     }"""
     return page.evaluate(script, [x, y])[:3]
+
+
+def drawing(page):
+    """The first panel as SVG, without a download."""
+    script = """() => {
+        const { look, view } = document.querySelector('.panel');
+        const painter = new SvgPainter(...view.size(look));
+        view.paint(painter, look);
+        return painter.toString();
+    }"""
+    return ElementTree.fromstring(page.evaluate(script))
 
 
 def two_cells():
@@ -115,8 +127,7 @@ def test_every_view_is_exported_as_svg(opened, view):
         page.click("#svg")
     root = ElementTree.parse(download.value.path()).getroot()
     count = {
-        tag: len(root.findall(f"{{http://www.w3.org/2000/svg}}{tag}"))
-        for tag in ("rect", "polyline", "image")
+        tag: len(root.findall(f"{SVG}{tag}")) for tag in ("rect", "polyline", "image")
     }
     if view == "map":
         assert count["rect"] == 2 + 4 * 6  # the paper and the frame
@@ -142,6 +153,22 @@ def test_pointer_networks_draw_their_path(opened):
     page.click(".steps button:nth-child(2)")
     assert page.inner_text("#live").startswith("query 2, 2:")
     assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"
+
+
+@pytest.mark.parametrize(("polygon", "closed"), [(4, [4]), (3, [3, 4]), (0, [])])
+def test_a_path_closes_at_the_last_key_of_its_polygon(opened, polygon, closed):
+    """Here at "end", at the third point, and never."""
+    given = points()
+    places = given.places._replace(polygon=polygon)
+    page = opened(content([given._replace(places=places)]))
+    lines = []
+    for step in range(1, 5):
+        page.click(f".steps button:nth-child({step})")
+        root = drawing(page)
+        lines.append([x.get("points").split() for x in root.findall(f"{SVG}polyline")])
+    ends = [first for first, *_ in lines]
+    assert [t for t, x in enumerate(ends, 1) if len(x) > 1 and x[0] == x[-1]] == closed
+    assert [len(x) for x in ends] == [min(t, 3) + (t in closed) for t in range(1, 5)]
 
 
 def test_two_runs_stand_side_by_side_with_their_difference(opened):
@@ -353,7 +380,7 @@ def test_the_frames_of_a_path_stay_on_the_image(opened):
     with page.expect_download() as download:
         page.click("#svg")
     root = ElementTree.parse(download.value.path()).getroot()
-    rects = root.findall("{http://www.w3.org/2000/svg}rect")[2:]  # paper and image
+    rects = root.findall(f"{SVG}rect")[2:]  # paper and image
     names = "x", "y", "width", "height"
     frames = [[float(rect.get(name)) for name in names] for rect in rects]
     side, left = 420, 16

@@ -48,8 +48,8 @@ def test_a_page_holds_equal_arrays_once():
 def test_places_and_the_chosen_keys_are_on_the_page():
     header, array = unpack(page.html(content([points()]), ""))
     (packed,) = header["examples"][0]["results"][0][0]["maps"]
-    np.testing.assert_array_equal(array(packed["chosen"], "<i4"), [1, 2, 0])
-    boxes = array(packed["places"], "<f4").reshape(3, 4)
+    np.testing.assert_array_equal(array(packed["chosen"], "<i4"), [1, 2, 3, 0])
+    boxes = array(packed["places"], "<f4").reshape(4, 4)
     assert np.isnan(boxes[0]).all() and boxes[1, 1] == np.float32(0.2)
 
 

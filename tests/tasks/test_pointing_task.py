@@ -346,6 +346,10 @@ def test_answers_to_points_are_their_numbers(kind):
         shapes = [shape.split(",") for shape in answer.text.split()]
         assert all(len(shape) == width for shape in shapes[:-1])
         assert [int(k) - 1 for shape in shapes for k in shape] == indices.tolist()
+        places = answer.attention[0].places
+        assert places.chosen.tolist() == [*(indices + 1), 0]
+        # A triangle is closed by its third point, and a hull by the end.
+        assert places.polygon == (3 if kind == "delaunay" else len(indices) + 1)
 
 
 @pytest.mark.parametrize("output", ["pointer", "none"])
