@@ -9,6 +9,12 @@ const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"];
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference", "table"];
 const MS_PER_STEP = 700, MAX_BUTTONS = 100;
+// What some moments of a training may lack, by what their results have.
+const PARTS = {
+  memory: ({ maps }) => maps.some(hasMemory),
+  search: ({ tree }) => Boolean(tree),
+  scores: ({ maps }) => maps.some(hasScores),
+};
 
 class App {
   constructor(page) {
@@ -102,7 +108,8 @@ class App {
     if (!look) return;
     const { layer, query, key, head } = look.choices;
     Object.assign(choices, { layer, query, key, head });
-    if (!this.views.includes(choices.view)) choices.view = this.views[0];
+    const { views } = this; // the choice stays, for moments that have it
+    this.view = views.includes(choices.view) ? choices.view : views[0];
   }
 
   get kinds() {
@@ -169,12 +176,13 @@ class App {
     options($("head"), [...names, ...numbers]);
     const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory", search: "search" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
-    for (const name of ["example", "step", "kind", "layer", "head", "view", "scale", "threshold", "opacity"]) {
+    for (const name of ["example", "step", "kind", "layer", "head", "scale", "threshold", "opacity"]) {
       $(name).value = choices[name];
     }
+    $("view").value = this.view;
     for (const name of FLAGS) $(name).checked = choices[name];
     document.body.classList.toggle("path", this.isPath);
-    $("opacity-row").hidden = choices.view !== "image" || !look?.attention.image;
+    $("opacity-row").hidden = this.view !== "image" || !look?.attention.image;
     $("step-text").textContent = this.page.steps[choices.step];
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
@@ -186,31 +194,33 @@ class App {
   update() {
     this.#settle();
     this.#showControls();
-    const panels = this.results.map((result, run) => this.#panel(result, this.page.runs[run]));
+    const panels = this.results.map((result, run) => this.#panel(result, this.page.runs[run], this.example.results[run]));
     if (this.choices.difference) panels.push(this.#difference());
     $("panels").replaceChildren(...panels);
     this.choose(this.choices.query, this.choices.key);
   }
 
-  #panel(result, run) {
+  #panel(result, run, moments) {
     const look = this.look(result), figure = element("figure", { className: "panel" });
     figure.style.maxWidth = `${this.width + 20}px`;
     figure.append(element("figcaption", {}, element("strong", { textContent: run.name })));
     figure.append(element("p", { className: "answer", textContent: shorten(result.text, 400), dir: "auto" }));
     if (result.caption && result.caption !== result.text) figure.append(element("p", { className: "note", textContent: result.caption }));
+    const missing = Object.keys(PARTS).filter((name) => !PARTS[name](result) && moments.some(PARTS[name]));
+    if (missing.length) figure.append(element("p", { className: "note", textContent: `${missing.join(", ")}: not stored for this step` }));
     if (!look) {
       figure.append(element("p", { textContent: "This model has no attention." }));
       return figure;
     }
     if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
-    const view = VIEWS[this.choices.view], canvas = element("canvas", { tabIndex: 0 });
+    const view = VIEWS[this.view], canvas = element("canvas", { tabIndex: 0 });
     const marks = element("canvas", { className: "marks" });
     canvas.setAttribute("role", "img");
     const drawn = element("div", { className: "view" }, canvas, marks);
     figure.append(element("div", { className: "beside" }, drawn));
     if (!look.attention.isPath) drawn.after(element("div", { className: "row" }));
-    if (this.choices.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
-    if (workingsOf(look.attention) && !["heads", "search"].includes(this.choices.view)) {
+    if (this.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
+    if (workingsOf(look.attention) && !["heads", "search"].includes(this.view)) {
       const scores = element("canvas", { className: "scores" });
       scores.setAttribute("role", "img");
       figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
@@ -413,8 +423,8 @@ function options(select, pairs) {
 // The largest weights of the row as a sentence; of a path, the step.
 function sentence({ attention: a, head, query, key }) {
   if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${shorten(a.queries[query])}`;
-  const parts = a.top(head, query).filter(([, weight]) => weight > 0.005);
-  const list = parts.map(([k, weight]) => `${weight.toFixed(2)} ${shorten(a.keys[k])}`).join(", ");
+  const parts = a.topTexts(head, query, 2).filter(([, text]) => !text.endsWith("0.00"));
+  const list = parts.map(([k, text]) => `${text} ${shorten(a.keys[k])}`).join(", ");
   const [title] = a.titles, label = shorten(a.queries[query]), at = `${title} ${query + 1}`;
   const row = title && label !== at ? `${at}, ${label}` : label;
   return `${row}: ${list}. At ${shorten(a.keys[key])}: ${a.text(head, query, key)}.`;
@@ -422,12 +432,11 @@ function sentence({ attention: a, head, query, key }) {
 
 function rowTable(look) {
   const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
-  const exact = a.isExact(head) ? "" : " (of weights rounded to 1/255)";
   const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
   const caption = element("caption", {}, element("bdi", { textContent: shorten(a.queries[query]) }));
-  if (entropy !== null) caption.append(` attends to ${Math.exp(entropy).toFixed(1)} keys (entropy ${entropy.toFixed(2)} nats)`);
-  caption.append(exact);
-  const lines = a.top(head, query).map(([k, weight]) => row(shorten(a.keys[k]), weight.toFixed(4)));
+  const mark = a.mark(head);
+  if (entropy !== null) caption.append(` attends to ${mark}${Math.exp(entropy).toFixed(1)} keys (entropy ${mark}${entropy.toFixed(2)} nats)`);
+  const lines = a.topTexts(head, query, 4).map(([k, text]) => row(shorten(a.keys[k]), text));
   const here = row(`here: ${shorten(a.keys[key])}`, a.text(head, query, key));
   return element("table", {}, caption, element("tbody", {}, ...lines, here));
 }
@@ -438,7 +447,7 @@ function table(look, name) {
   const cell = (tag, textContent) => element(tag, { textContent });
   const head_ = element("tr", {}, ...[a.titles[0], ...Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`)].map((x) => cell("th", x)));
   const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])),
-    ...a.top(head, q).map(([k, weight]) => cell("td", `${shorten(a.keys[k])} ${weight.toFixed(3)}`))));
+    ...a.topTexts(head, q, 3).map(([k, text]) => cell("td", `${shorten(a.keys[k])} ${text}`))));
   return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
 }
 

@@ -79,13 +79,23 @@ class Attention {
     return out;
   }
 
-  isExact(head) {
+  // Whether a head is a single one, of which the page has more than the colours.
+  isSingle(head) {
     return this.heads === 1 || typeof head === "number";
   }
 
-  // The largest weights of a row: [[key, weight], ...], exact for a single head.
+  isExact(head) {
+    return this.isSingle(head) && !this.rounded;
+  }
+
+  // What stands before the numbers of a head.
+  mark(head) {
+    return this.isExact(head) ? "" : "≈ ";
+  }
+
+  // The largest weights of a row: [[key, weight], ...], exact if the head is.
   top(head, row) {
-    if (this.isExact(head)) {
+    if (this.isSingle(head)) {
       const at = ((this.heads === 1 ? 0 : head) * this.rows + row) * this.tops;
       const range = Array.from({ length: this.tops }, (_, i) => at + i);
       return range.map((i) => [this.topKeys[i], this.topWeights[i]]);
@@ -95,6 +105,11 @@ class Attention {
     return pairs.sort((a, b) => b[1] - a[1]).slice(0, this.tops);
   }
 
+  // The same, with the weights as text.
+  topTexts(head, row, digits) {
+    return this.top(head, row).map(([key, weight]) => [key, this.mark(head) + weight.toFixed(digits)]);
+  }
+
   // The key with the largest weight of a row; 0 without keys.
   best(head, row) {
     return this.top(head, row)[0]?.[0] ?? 0;
@@ -102,13 +117,13 @@ class Attention {
 
   // Entropy of a row in nats; null for a mixture of heads.
   entropyOf(head, row) {
-    if (!this.isExact(head)) return null;
+    if (!this.isSingle(head)) return null;
     return this.entropies[(this.heads === 1 ? 0 : head) * this.rows + row];
   }
 
   // Predicted position of a query, or null.
   place(head, row) {
-    if (!this.position || !this.isExact(head)) return null;
+    if (!this.position || !this.isSingle(head)) return null;
     return this.position[(this.heads === 1 ? 0 : head) * this.rows + row];
   }
 
@@ -116,7 +131,7 @@ class Attention {
   text(head, row, column) {
     const pair = this.top(head, row).find(([key]) => key === column);
     const weight = pair ? pair[1] : this.mix(head)[row * this.columns + column];
-    return (pair && this.isExact(head) ? "" : "≈ ") + weight.toFixed(3);
+    return (pair ? this.mark(head) : "≈ ") + weight.toFixed(3);
   }
 
   // The image that the keys lie on, drawn; null without one.

@@ -147,6 +147,7 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         "keys": list(attention.keys),
         "titles": attention.titles,
         "note": attention.note,
+        "rounded": attention.rounded,
         "weights": arrays.add(np.rint(255 * weights.clip(0, 1)), "<u1"),
         "entropy": arrays.add(-np.sum(weights * logs, -1), "<f4"),
         "top_keys": arrays.add(keys, "<u2"),

@@ -76,6 +76,7 @@ class AttentionMap(NamedTuple):
         places: where the keys lie; None for keys without places.
         details: those of the record, without the batch's axis; see
             `base.records.AttentionRecord`.
+        rounded: whether the weights are rounded to 8 bits.
     """
 
     name: str
@@ -89,6 +90,7 @@ class AttentionMap(NamedTuple):
     note: str = ""
     places: Places | None = None
     details: Any = None
+    rounded: bool = False
 
 
 def attention_map(

@@ -102,13 +102,15 @@ def _prediction(fields: dict[str, Any]) -> Prediction:
     maps = []
     for each in fields["attention"]:
         places = each["places"] and Places(**each["places"])
-        note = each["note"] if places and places.is_path else f"{each['note']} {_NOTE}"
+        rounded = not (places and places.is_path)  # whose weights are 0 and 1
+        note = f"{each['note']} {_NOTE}" if rounded else each["note"]
         maps.append(
             AttentionMap(**each)._replace(
                 weights=each["weights"] / np.float32(255),
                 titles=tuple(each["titles"]),
                 places=places,
                 note=note.strip(),
+                rounded=rounded,
             )
         )
     return Prediction(**fields)._replace(attention=tuple(maps))

@@ -149,7 +149,7 @@ def test_hostile_text_stays_text(opened):
 
 def test_pointer_networks_draw_their_path(opened):
     page = opened(content([points()]))
-    assert page.evaluate("window.explorer.choices.view") == "image"
+    assert page.evaluate("window.explorer.view") == "image"
     page.click(".steps button:nth-child(2)")
     assert page.inner_text("#live").startswith("query 2, 2:")
     assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pages import attention, content, tokens, unpack
+from pages import attention, content, predicted, tokens, unpack
 from smoke import run
 
 from attention import memory
@@ -13,6 +13,7 @@ from attention.declaration import ScoreParts
 from attention.scores import cosine_scores
 from base.records import MemoryDetails, ScoreDetails, SearchTree
 from explorer import examples, page
+from explorer.examples import Examples
 
 HEADS, QUERIES, KEYS, UNITS = 2, 3, 5, 7
 
@@ -153,7 +154,7 @@ def remembered():
 def test_the_page_computes_the_memory_and_the_reads_again(opened):
     given, contents, reads = remembered()
     page = opened(content([given]))
-    assert page.evaluate("window.explorer.choices.view") == "memory"
+    assert page.evaluate("window.explorer.view") == "memory"
     actual = page.evaluate(
         """() => {
             const { attention } = document.querySelector('.panel').look;
@@ -200,6 +201,22 @@ def test_the_stages_are_read_in_numbers_and_exported(opened):
     ]
     weights = [f"{x:.3f}" for x in given.details.weights[:, 1, 3]]
     assert lines[-1].split("\t") == ["sharpened", *weights]
+
+
+@pytest.mark.parametrize("fragment", ["head=0", "head=0&view=memory"])
+def test_a_view_that_a_moment_lacks_comes_back(opened, fragment):
+    last = content([remembered()[0]]).examples[0]
+    plain = last.answers[0][0].attention[0]._replace(details=None, rounded=True)
+    answers = [[predicted([plain]), last.answers[0][0]]]
+    given = Examples([last._replace(answers=answers)], ["a"], ["1", "2"])
+    page = opened(given, fragment)
+    note = page.get_by_text("memory: not stored for this step")
+    for step, view in ("0", "map"), ("1", "memory"), ("0", "map"):
+        page.locator("#step").fill(step)
+        assert page.evaluate("explorer.view") == page.input_value("#view") == view
+        assert note.count() == (view == "map")
+        marked = page.locator(".row td:nth-child(2)").all_inner_texts()
+        assert {x.startswith("≈ ") for x in marked[:-1]} == {view == "map"}
 
 
 def test_one_clock_moves_all_parts_of_the_memory(opened):
@@ -266,7 +283,7 @@ def test_the_tree_of_a_search_fades_what_no_finished_hypothesis_continues(opened
 def test_axe_finds_no_violation(opened, make, view, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = opened(make(), f"view={view}", color_scheme=scheme)
-    assert page.evaluate("window.explorer.choices.view") == view
+    assert page.evaluate("window.explorer.view") == view
     response = axe.run(page).response
     assert len(response["passes"]) > 20
     assert not [(x["id"], x["nodes"]) for x in response["violations"]]

@@ -57,7 +57,11 @@ def test_a_moment_is_read_as_it_was_written(tmp_path):
     np.testing.assert_array_equal(restored.places.boxes, places.boxes)
     np.testing.assert_array_equal(restored.places.chosen, [2, 0, 1])
     assert restored.places.queries is None
-    assert not restored.note  # one place a step: the weights are not rounded
+    # One place a step: its weights are not rounded.
+    assert not restored.note and not restored.rounded
+    moments.write(tmp_path, 7, [Prediction("", 0.0, (given._replace(places=None),))])
+    (restored,) = moments.read(tmp_path)[7][0].attention
+    assert "8 bits" in restored.note and restored.rounded
 
 
 def test_a_damaged_moment_is_named(tmp_path):
