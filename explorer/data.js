@@ -45,6 +45,7 @@ class Attention {
     this.position = array(page, Float32Array, map.position);
     this.places = array(page, Float32Array, map.places);
     this.queryPlaces = array(page, Float32Array, map.query_places);
+    this.truth = array(page, Float32Array, map.truth);
     this.chosen = array(page, Int32Array, map.chosen);
     this.tops = this.topKeys.length / (this.heads * this.rows);
     this.details = detailsOf(page, map.details);

@@ -162,6 +162,8 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
             packed["query_places"] = arrays.add(places.queries, "<f4")
         if places.chosen is not None:
             packed["chosen"] = arrays.add(places.chosen, "<i4")
+        if places.truth is not None:
+            packed["truth"] = arrays.add(places.truth, "<f4")
         if places.image is not None:
             values = arrays.add(places.image, "<u1")
             packed["image"] = {"shape": places.image.shape[:2], "values": values}

@@ -63,10 +63,13 @@ class CanvasPainter {
     });
   }
 
-  frame(x, y, width, height, stroke, thickness = 2) {
+  // dash: the length of dashes and gaps; 0 for none.
+  frame(x, y, width, height, stroke, thickness = 2, dash = 0) {
     this.context.strokeStyle = stroke;
     this.context.lineWidth = thickness;
+    this.context.setLineDash(dash ? [dash] : []);
     this.context.strokeRect(x, y, width, height);
+    this.context.setLineDash([]);
   }
 
   line(points, stroke, thickness = 1, opacity = 1) {
@@ -128,8 +131,9 @@ class SvgPainter {
     this.#add("rect", { x, y, width, height, fill, "fill-opacity": opacity });
   }
 
-  frame(x, y, width, height, stroke, thickness = 2) {
-    this.#add("rect", { x, y, width, height, fill: "none", stroke, "stroke-width": thickness });
+  frame(x, y, width, height, stroke, thickness = 2, dash = 0) {
+    const dashes = dash ? { "stroke-dasharray": dash } : {};
+    this.#add("rect", { x, y, width, height, fill: "none", stroke, "stroke-width": thickness, ...dashes });
   }
 
   line(points, stroke, thickness = 1, opacity = 1) {

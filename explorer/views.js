@@ -237,6 +237,11 @@ const overImage = {
   mark(p, look) {
     const { image, isPath } = look.attention;
     if (!image || isPath) return;
+    for (let i = 0; a.truth && 4 * i < a.truth.length; i++) {
+      const [x, y, across, down] = box(i, a.truth), inner = [x + 0.5, y + 0.5, across - 1, down - 1];
+      p.frame(...inner, "#000", 1); // seen on any image
+      p.frame(...inner, "#fff", 1, 4);
+    }
     const box = this.box(look, look.key);
     p.frame(...box, ink().paper, 4);
     p.frame(...box, css(colour(0.6)), 2);

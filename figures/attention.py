@@ -34,6 +34,7 @@ class Places(NamedTuple):
         queries: [Q, 4] boxes of the queries, too; None for queries without places.
         polygon: number of chosen keys that make a polygon, which the last one closes;
             keys without a place count. 0 for a single open path.
+        truth: [N, 4] boxes of what is to be attended to, as `boxes`; None if unknown.
     """
 
     boxes: np.ndarray
@@ -41,6 +42,7 @@ class Places(NamedTuple):
     chosen: np.ndarray | None = None
     queries: np.ndarray | None = None
     polygon: int = 0
+    truth: np.ndarray | None = None
 
     @property
     def is_path(self) -> bool:

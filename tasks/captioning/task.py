@@ -42,6 +42,7 @@ from tasks.captioning import captions
 from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.metrics import split_scores, word_boxes
+from tasks.captioning.scenes import Scene
 from tasks.common import user_files
 from tasks.common.batches import EndlessBatches
 from tasks.common.losses import smoothed_cross_entropy
@@ -55,6 +56,7 @@ from training.task import Evaluation, Prediction, Scores, Task
 
 _FIGURES = 4  # images of a split that are drawn
 _OBJECTS = Range(2, 9, whole=True)
+_NOTE = "Dashed frames: the objects of the scene."
 
 
 class CaptionedFiles(Fields):
@@ -295,15 +297,20 @@ class Captioning(Task):
     def _prediction(self, example: Captioned, hypothesis: Hypothesis) -> Prediction:
         pieces = self.vocabulary.pieces(hypothesis.ids[:-1])
         words = [piece.removeprefix("▁") for piece in pieces]
-        maps, side, places = None, 0, None
+        maps, side, places, note = None, 0, None, ""
         if hypothesis.weights is not None:
             weights = hypothesis.weights[: len(words)]  # [T, S]
             side = math.isqrt(weights.shape[-1])
             maps = weights.reshape(len(words), side, side)
             if example.image.ndim == 3 and example.image.dtype == np.uint8:
                 places = Places(grid(side, side), example.image)
+                if isinstance(example, Scene):
+                    truth = example.boxes / np.tile(example.image.shape[:2], 2)
+                    places, note = places._replace(truth=truth), _NOTE
         attention = tuple(
-            attention_map(x, words, grid_labels(side, side))._replace(places=places)
+            attention_map(x, words, grid_labels(side, side))._replace(
+                places=places, note=note
+            )
             for x in hypothesis.records
         )
         strip = Strip(words, maps, word_boxes(example, words))

@@ -45,6 +45,8 @@ from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Task
 
+_NOTE = "Dashed frames: the objects that the question is about."
+
 
 class VisualFiles(Fields):
     """Questions and annotations, JSON files, and the folder of the images."""
@@ -249,7 +251,7 @@ class VisualQuestionAnswering(Task):
         return Prediction(
             text,
             float(jax.nn.log_softmax(logits).max()),
-            tuple(_map(each, example["image"]) for each in records),
+            tuple(_map(each, example["image"], example["boxes"]) for each in records),
             caption=f"{question}? {text}",
             details=example,
         )
@@ -280,16 +282,23 @@ class VisualQuestionAnswering(Task):
         )
 
 
-def _map(record: AttentionRecord, image: np.ndarray) -> AttentionMap:
-    """The attention [1, G, L] of glimpses to the regions of an image [I, J, 3]."""
+def _map(record: AttentionRecord, image: np.ndarray, boxes: np.ndarray) -> AttentionMap:
+    """The attention [1, G, L] of glimpses to the regions of an image [I, J, 3].
+
+    The boxes [M, 4] are those of `tasks.visual_questions.scenes.Scene`.
+    """
     _, glimpses, regions = record.weights.shape
-    side = math.isqrt(regions)
+    side, about = math.isqrt(regions), boxes[boxes.any(-1)]
+    truth = about / np.tile(image.shape[:2], 2) if len(about) else None
     return attention_map(
         record,
         [f"glimpse {g + 1}" for g in range(glimpses)],
         grid_labels(side, side),
         ("glimpse", "region"),
-    )._replace(places=Places(grid(side, side), image))
+    )._replace(
+        places=Places(grid(side, side), image, truth=truth),
+        note="" if truth is None else _NOTE,
+    )
 
 
 def object_losses(logits: jax.Array, objects: jax.Array) -> jax.Array:

@@ -516,6 +516,21 @@ def test_predictions_carry_attention_maps_of_their_words(tmp_path):
         np.testing.assert_allclose(again, cross.weights, atol=1e-5)
 
 
+def test_the_objects_of_a_scene_are_framed(tmp_path):
+    config = get_config("smoke")
+    config.data.groups = ("shapes",)
+    task = create(config, tmp_path, training=True)
+    state = task.objective.init(jax.random.key(0))
+    examples = task.data.examples("validation")[:3]
+    answers = task.answers(state, examples, task.Options(), attention=True)
+    for example, answer in zip(examples, answers, strict=True):
+        for each in answer.attention:
+            truth = each.places.truth * config.data.size
+            np.testing.assert_allclose(truth, example.boxes)
+            assert each.note == "Dashed frames: the objects of the scene."
+        assert answer.attention
+
+
 def test_feature_maps_are_computed_once_in_parts(tmp_path, monkeypatch):
     config = files(tmp_path)
     config.model.encoder, config.data.size = "maps", 32

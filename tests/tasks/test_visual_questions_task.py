@@ -405,6 +405,19 @@ def test_one_batch_is_learned(tmp_path):
     np.testing.assert_array_equal(logits.argmax(-1), batch["answers"][:, 0])
 
 
+def test_the_objects_that_a_question_is_about_are_framed(task, state):
+    examples = task.examples("validation")["validation"][:9]
+    for example, answer in zip(
+        examples, task.answers(state, examples, attention=True), strict=True
+    ):
+        (each,) = task.show(example, answer).attention
+        boxes = [box for box in example["boxes"] if box.any()]
+        assert (each.places.truth is None) == (not boxes) == (not each.note)
+        if boxes:
+            size = len(example["image"])
+            np.testing.assert_allclose(each.places.truth * size, boxes)
+
+
 def test_a_question_about_an_image_file_is_answered_and_drawn(task, state, tmp_path):
     png(tmp_path / "x.png", 200)
     example = task.parse(f"{tmp_path / 'x.png'}\tIs there a red dog?", NoOptions())
@@ -413,6 +426,7 @@ def test_a_question_about_an_image_file_is_answered_and_drawn(task, state, tmp_p
     assert prediction.text in scenes.ANSWERS and prediction.score < 0
     assert prediction.caption.startswith("is there a red <unk>?")
     (each,) = prediction.attention
+    assert each.places.truth is None and not each.note
     np.testing.assert_allclose(weights_of(each.details), each.weights, atol=1e-5)
     assert task.unusual(example, answer) == [
         "has 1 words that no training question has"
