@@ -117,6 +117,8 @@ class AttentionRecord:
         layer: index among the layers of this kind, from 0.
         queries: meaning of the queries' axis: "source", "target", "steps", "map", ...
         keys: meaning of the keys' axis: "source", "target", "memory", "map", ...
+        window: half-width of the window around `position`; None for no window.
+        hard: whether each query attends to a single key, sampled or the most probable.
         details: `ScoreDetails` or `MemoryDetails`, if they are requested; else None.
     """
 
@@ -129,6 +131,8 @@ class AttentionRecord:
     layer: int = flax.struct.field(pytree_node=False, default=0)
     queries: str = flax.struct.field(pytree_node=False, default="queries")
     keys: str = flax.struct.field(pytree_node=False, default="keys")
+    window: int | None = flax.struct.field(pytree_node=False, default=None)
+    hard: bool = flax.struct.field(pytree_node=False, default=False)
 
     def batch_of_one(self) -> "AttentionRecord":
         """Returns the record of one example as that of a batch."""

@@ -213,6 +213,8 @@ class App {
       return figure;
     }
     if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
+    const marked = this.view === "map" && marksNote(look.attention);
+    if (marked) figure.append(element("p", { className: "note", textContent: marked }));
     const view = VIEWS[this.view], canvas = element("canvas", { tabIndex: 0 });
     const marks = element("canvas", { className: "marks" });
     canvas.setAttribute("role", "img");

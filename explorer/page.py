@@ -148,6 +148,8 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         "titles": attention.titles,
         "note": attention.note,
         "rounded": attention.rounded,
+        "window": attention.window,
+        "hard": attention.hard,
         "weights": arrays.add(np.rint(255 * weights.clip(0, 1)), "<u1"),
         "entropy": arrays.add(-np.sum(weights * logs, -1), "<f4"),
         "top_keys": arrays.add(keys, "<u2"),
@@ -160,10 +162,10 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         packed["polygon"] = places.polygon
         if places.queries is not None:
             packed["query_places"] = arrays.add(places.queries, "<f4")
-        if places.chosen is not None:
-            packed["chosen"] = arrays.add(places.chosen, "<i4")
         if places.truth is not None:
             packed["truth"] = arrays.add(places.truth, "<f4")
+        if places.chosen is not None:
+            packed["chosen"] = arrays.add(places.chosen, "<i4")
         if places.image is not None:
             values = arrays.add(places.image, "<u1")
             packed["image"] = {"shape": places.image.shape[:2], "values": values}

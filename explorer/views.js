@@ -85,6 +85,14 @@ const heatMap = {
       if (position === null || !columns.includes(Math.round(position))) return;
       p.line([[middle(position), top + i * height], [middle(position), top + (i + 1) * height]], ink().mark, 2);
     });
+    rows.forEach((q, i) => {
+      for (const j of windowEdges(look, q)) {
+        p.line([[left + j * width, top + i * height], [left + j * width, top + (i + 1) * height]], ink().faint, 1);
+      }
+      const j = a.hard && a.isSingle(look.head) ? columns.indexOf(a.best(look.head, q)) : -1;
+      if (j < 0 || !a.top(look.head, q)[0][1]) return;  // a key that is hidden, or none
+      p.circle(left + (j + 0.5) * width, top + (i + 0.5) * height, Math.min(width, height) / 6, ink().mark);
+    });
   },
 
   mark(p, look) {
@@ -103,6 +111,16 @@ const heatMap = {
     return row === undefined || column === undefined ? null : [row, column];
   },
 };
+
+// Where the window around the predicted position begins and ends, in columns; without
+// an end that is outside of the map.
+function windowEdges({ attention: a, columns, head }, row) {
+  const position = a.place(head, row);
+  if (position === null || a.window == null) return [];
+  const begin = columns.findIndex((k) => k >= position - a.window);
+  const end = columns.findLastIndex((k) => k <= position + a.window) + 1;
+  return [begin, end].filter((j) => j > 0 && j < columns.length);
+}
 
 // The weights as an image, a pixel for a cell.
 function shaded(look) {
@@ -219,6 +237,11 @@ const overImage = {
         if (share > 0.01) p.circle(...centre(k), 3 + 11 * Math.sqrt(look.weight(query, k)), css(colour(0.6)), 0.6);
       } else p.rect(...box(k), "#000", look.opacity * (1 - share));
     }
+    for (let i = 0; a.truth && 4 * i < a.truth.length; i++) {
+      const [x, y, across, down] = box(i, a.truth), inner = [x + 0.5, y + 0.5, across - 1, down - 1];
+      p.frame(...inner, "#000", 1); // seen on any image
+      p.frame(...inner, "#fff", 1, 4);
+    }
     if (isPoints && a.chosen) {
       const path = [...a.chosen.subarray(0, query + 1)], size = a.polygon || path.length;
       for (let i = 0; i < path.length; i += size) {
@@ -237,11 +260,6 @@ const overImage = {
   mark(p, look) {
     const { image, isPath } = look.attention;
     if (!image || isPath) return;
-    for (let i = 0; a.truth && 4 * i < a.truth.length; i++) {
-      const [x, y, across, down] = box(i, a.truth), inner = [x + 0.5, y + 0.5, across - 1, down - 1];
-      p.frame(...inner, "#000", 1); // seen on any image
-      p.frame(...inner, "#fff", 1, 4);
-    }
     const box = this.box(look, look.key);
     p.frame(...box, ink().paper, 4);
     p.frame(...box, css(colour(0.6)), 2);
@@ -310,5 +328,14 @@ const everyHead = {
     return a && head >= 0 && head < a.heads ? { layer, head } : null;
   },
 };
+
+// What the marks on a heat map mean; "" without any.
+function marksNote(a) {
+  const names = [
+    a.position && "line: predicted position", a.window != null && "thin lines: its window",
+    a.hard && "dot: the key that is attended to",
+  ];
+  return names.filter(Boolean).join("; ");
+}
 
 const VIEWS = { map: heatMap, ribbons, image: overImage, heads: everyHead };

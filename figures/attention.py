@@ -79,6 +79,8 @@ class AttentionMap(NamedTuple):
         details: those of the record, without the batch's axis; see
             `base.records.AttentionRecord`.
         rounded: whether the weights are rounded to 8 bits.
+        window: half-width of the window around `position`; None for no window.
+        hard: whether each query attends to a single key.
     """
 
     name: str
@@ -93,6 +95,8 @@ class AttentionMap(NamedTuple):
     places: Places | None = None
     details: Any = None
     rounded: bool = False
+    window: int | None = None
+    hard: bool = False
 
 
 def attention_map(
@@ -124,6 +128,8 @@ def attention_map(
         titles=titles,
         uniform=0 if causal else None,  # the number of keys differs by query
         details=record.details and record.details.cut(len(queries), len(keys)),
+        window=record.window,
+        hard=record.hard,
     )
 
 

@@ -13,7 +13,7 @@ score.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -171,6 +171,12 @@ class Alignment(nn.Module):
         return self.align(
             parameters, scores, query=query, time=time, mask=mask, rng=rng
         )
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """The fields of an `AttentionRecord` that depend on the function alone."""
+        window = self.window if self.function == "local_p" else None
+        return {"window": window, "hard": self.function in SAMPLED}
 
     @nn.nowrap
     def align(

@@ -11,7 +11,7 @@ hypotheses that share one source.
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +120,7 @@ class MultiHeadAttention(nn.Module):
         query: jax.Array,
         key: jax.Array,
         mask: jax.Array | None,
-        position: jax.Array | None = None,
+        **fields: Any,
     ) -> None:
         def details() -> ScoreDetails | None:
             q, k = query.astype(jnp.float32), key.astype(jnp.float32)
@@ -130,11 +130,11 @@ class MultiHeadAttention(nn.Module):
             self,
             weights,
             details,
-            position=position,
             kind=self.kind,
             layer=self.layer,
             queries=self.queries,
             keys=self.keys,
+            **fields,
         )
 
     def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
@@ -327,7 +327,8 @@ class CrossAttention(MultiHeadAttention):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
-        self._record(aligned.weights, query, memory.key, mask, aligned.position)
+        fields = {"position": aligned.position, **self.align.marks}
+        self._record(aligned.weights, query, memory.key, mask, **fields)
         if aligned.sample is not None:
             sow(self, aligned.sample)
         # [head_1; ...; head_H] W^O

@@ -196,6 +196,7 @@ class SourceAttention(nn.Module):
             kind="cross",
             queries="target",
             keys=self.keys,
+            **self.align.marks,
         )
         if aligned.sample is not None:
             sow(self, aligned.sample)

@@ -132,6 +132,7 @@ class VisualQuestions(nn.Module):
             kind="glimpse",
             queries=queries,
             keys="map",
+            hard=self.alignment == "gumbel",
         )
 
 

@@ -139,6 +139,59 @@ def test_every_view_is_exported_as_svg(opened, view):
         assert count["image"] == 1 and count["rect"] >= 6
 
 
+def lines(root):
+    """The lines of a drawing by their thickness, as pairs of points."""
+    points = {}
+    for line in root.findall(f"{SVG}polyline"):
+        ends = [tuple(map(float, x.split(","))) for x in line.get("points").split()]
+        points.setdefault(line.get("stroke-width"), []).append(ends)
+    return points
+
+
+def test_local_p_has_its_position_and_the_window_around_it(opened):
+    position = np.array([[3.2, 0.4, 6.6]])
+    given = attention(tokens(3), tokens(8), position=position, window=2)
+    page = opened(content([given]), "view=map")
+    assert page.get_by_text("thin lines: its window").count() == 1
+    drawn = lines(drawing(page))
+    bounds = []
+    for row in range(3):
+        (left, top), (_, bottom) = cell(page, row, 0, 0), cell(page, row, 0, 1)
+        width = cell(page, 0, 1)[0] - cell(page, 0, 0)[0]
+        here = [x for x, y in drawn["2"] if (x[1], y[1]) == (top, bottom)]
+        assert [x[0] for x in here] == [left + (round(position[0, row]) + 0.5) * width]
+        edges = [x[0] for x, y in drawn["1"] if (x[1], y[1]) == (top, bottom)]
+        bounds.append([round((x - left) / width) for x in edges])
+    # Keys 2 to 5, 0 to 2 and 5 to 7: no line at the edge of the map.
+    assert bounds == [[2, 6], [3], [5]]
+
+
+def test_a_hard_alignment_has_a_dot_in_its_cell(opened):
+    weights = np.array([[[0, 0, 1.0], [1.0, 0, 0], [0, 0, 0]]])  # none in the last
+    given = attention(tokens(3), tokens(3), hard=True)._replace(weights=weights)
+    page = opened(content([given]), "view=map")
+    circles = drawing(page).findall(f"{SVG}circle")
+    centres = [(float(x.get("cx")), float(x.get("cy"))) for x in circles]
+    assert centres == [cell(page, 0, 2), cell(page, 1, 0)]
+    assert pixel(page, *cell(page, 0, 2)) == [194, 65, 12]
+
+
+def test_dashed_frames_are_where_the_truth_is(opened):
+    truth = np.array([[0, 0.25, 0.5, 0.75], [0.5, 0.5, 1, 1]])
+    places = Places(grid(2, 2), np.zeros((40, 40, 3), np.uint8), truth=truth)
+    page = opened(content([attention(tokens(3), tokens(4), places=places)]))
+    dashed = [
+        [float(x.get(name)) for name in ("x", "y", "width", "height")]
+        for x in drawing(page).findall(f"{SVG}rect")
+        if x.get("stroke-dasharray")
+    ]
+    assert dashed == [[121.5, 16.5, 209, 209], [226.5, 226.5, 209, 209]]
+    edge = [pixel(page, 121, y) for y in range(40, 60)]
+    assert [255, 255, 255] in edge and [0, 0, 0] in edge
+    solid = [pixel(page, 240, y) for y in range(40, 60)]
+    assert len({tuple(x) for x in solid}) == 1
+
+
 def test_hostile_text_stays_text(opened):
     labels = [HOSTILE, "\u202eabc", "x" * 10_000, "\x00\ud83d\ude00"]
     page = opened(content([attention(labels, labels)], text=HOSTILE))
@@ -241,7 +294,8 @@ def test_the_live_figures_of_the_pages_work(opened, path):
     maps = header["examples"][0]["results"][0][-1]["maps"]
     given = min(maps, key=lambda x: x["name"] != "cross")  # the first of this kind
     weights = array(given["weights"], "<u1").reshape(given["shape"])[0] / 255
-    share = 0.3 if "position" in given else 0.5  # beside the line of the position
+    # Beside the line of the position, or the dot of a hard alignment.
+    share = 0.3 if "position" in given or given.get("hard") else 0.5
     for at in (weights.argmax(), weights.argmin()):
         row, column = np.unravel_index(at, weights.shape)
         painted = pixel(page, *cell(page, row, column, share))

@@ -199,6 +199,28 @@ def test_a_text_that_is_continued_has_no_details():
     assert [x.details for x in records_of(sown, AttentionRecord)] == [None] * 2
 
 
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "xu", "transformer"])
+@pytest.mark.parametrize("alignment", ["global", "local_p", "gumbel"])
+def test_a_record_has_the_window_of_local_p_and_whether_its_alignment_is_hard(
+    name, alignment
+):
+    family, *changes = CASES[name]
+    field = "cross_alignment" if name == "transformer" else "alignment"
+    model = family(
+        **functools.reduce(lambda a, b: a | b, changes)
+        | {field: alignment, "window": 3}
+    )
+    sown = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), inputs_of(model), train=False)
+    )
+    cross = [x for x in records_of(sown, AttentionRecord) if x.kind == "cross"]
+    assert cross
+    for each in cross:
+        assert each.window == (3 if alignment == "local_p" else None)
+        assert (each.position is None) == (alignment != "local_p")
+        assert each.hard == (alignment == "gumbel")
+
+
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])
 def test_details_are_computed_on_request_only(name):
     model, variables, batch = translator(*CASES[name])
