@@ -215,11 +215,7 @@ class App {
     if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
     const marked = this.view === "map" && marksNote(look.attention);
     if (marked) figure.append(element("p", { className: "note", textContent: marked }));
-    const view = VIEWS[this.view], canvas = element("canvas", { tabIndex: 0 });
-    const marks = element("canvas", { className: "marks" });
-    canvas.setAttribute("role", "img");
-    const drawn = element("div", { className: "view" }, canvas, marks);
-    figure.append(element("div", { className: "beside" }, drawn));
+    const drawn = this.#drawn(figure, look, VIEWS[this.view], run.name);
     if (!look.attention.isPath) drawn.after(element("div", { className: "row" }));
     if (this.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
     if (workingsOf(look.attention) && !["heads", "search"].includes(this.view)) {
@@ -228,10 +224,19 @@ class App {
       figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
     }
     if (this.choices.table) figure.append(table(look, run.name));
-    Object.assign(figure, { look, view, canvas, marks });
+    return figure;
+  }
+
+  // Adds the drawing of a look to a figure, with marks above it; returns its element.
+  #drawn(figure, look, view, name) {
+    const canvas = element("canvas", { tabIndex: 0 }), marks = element("canvas", { className: "marks" });
+    canvas.setAttribute("role", "img");
+    const drawn = element("div", { className: "view" }, canvas, marks);
+    figure.append(element("div", { className: "beside" }, drawn));
+    Object.assign(figure, { look, view, canvas, marks, name });
     this.#paint(figure);
     this.#follow(figure);
-    return figure;
+    return drawn;
   }
 
   // The queries as buttons, for a view that has no rows.
@@ -337,15 +342,8 @@ class App {
       figure.append(element("p", { textContent: "The two answers have different queries or keys, so their weights cannot be compared." }));
       return figure;
     }
-    const canvas = element("canvas"), [width, height] = heatMap.size(one);
-    const painter = new CanvasPainter(canvas, width, height);
-    heatMap.paint(painter, Object.assign(Object.create(one), { shade: () => 0 }));
-    const { left, top, width: w, height: h } = heatMap.layout(one);
-    one.rows.forEach((q, i) => one.columns.forEach((k, j) => {
-      const more = other.weight(q, k) - one.weight(q, k);
-      painter.rect(left + j * w, top + i * h, w, h, more > 0 ? css(colour(1)) : ink().mark, Math.abs(more));
-    }));
-    figure.append(canvas, element("p", { className: "note", textContent: "blue: the second attends more; orange: less" }));
+    this.#drawn(figure, Object.assign(one, { other }), differenceMap, "difference");
+    figure.append(element("p", { className: "note", textContent: "blue: the second attends more; orange: less" }));
     return figure;
   }
 
@@ -369,22 +367,22 @@ class App {
     $("play").textContent = "Play";
   }
 
-  // The panels side by side, in a file.
+  // The drawings of the panels with their marks, a file each.
   async export(format) {
     const figures = [...$("panels").children].filter((figure) => figure.look);
-    const drawings = figures.flatMap((figure, i) => {
-      const { look, view, canvas } = figure, scores = figure.querySelector(".scores");
-      const name = `${this.page.runs[i].name}_${this.choices.example + 1}_${look.attention.name}`;
-      const drawing = { name, look, view, canvas };
-      return scores ? [drawing, { name: `${name}_score`, look, view: workingsOf(look.attention), canvas: scores }] : [drawing];
+    const drawings = figures.flatMap((figure) => {
+      const { look, view } = figure, name = `${figure.name}_${this.choices.example + 1}_${look.attention.name}`;
+      const scores = figure.querySelector(".scores") && workingsOf(look.attention);
+      return [{ name, look, view }, ...(scores ? [{ name: `${name}_score`, look, view: scores }] : [])];
     });
-    for (const { name, look, view, canvas } of drawings) {
-      let blob;
-      if (format === "svg") {
-        const painter = new SvgPainter(...view.size(look));
-        view.paint(painter, look);
-        blob = new Blob([painter.toString()], { type: "image/svg+xml" });
-      } else blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+    for (const { name, look, view } of drawings) {
+      const size = view.size(look), canvas = element("canvas"), isSvg = format === "svg";
+      const painter = isSvg ? new SvgPainter(...size) : new CanvasPainter(canvas, ...size);
+      painter.rect(0, 0, ...size, ink().paper);
+      view.paint(painter, look);
+      view.mark?.(painter, look);
+      const blob = isSvg ? new Blob([painter.toString()], { type: "image/svg+xml" })
+        : await new Promise((done) => canvas.toBlob(done, "image/png"));
       const link = element("a", { href: URL.createObjectURL(blob), download: `${name.replace(/[^\w.-]+/g, "_")}.${format}` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

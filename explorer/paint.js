@@ -115,7 +115,6 @@ class SvgPainter {
   constructor(width, height) {
     this.root = document.createElementNS(SVG, "svg");
     this.#set(this.root, { width, height, viewBox: `0 0 ${width} ${height}` });
-    this.rect(0, 0, width, height, ink().paper);
   }
 
   #set(element, attributes) {

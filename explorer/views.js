@@ -133,6 +133,20 @@ function shaded(look) {
   return offscreen(image);
 }
 
+// The weights of `look.other`, which has the same queries and keys, less those of the look.
+const differenceMap = {
+  ...heatMap,
+
+  paint(p, look) {
+    heatMap.paint(p, Object.assign(Object.create(look), { shade: () => 0 }));
+    const { left, top, width, height } = this.layout(look);
+    look.rows.forEach((q, i) => look.columns.forEach((k, j) => {
+      const more = look.other.weight(q, k) - look.weight(q, k);
+      if (more) p.rect(left + j * width, top + i * height, width, height, css(signedColour(more)));
+    }));
+  },
+};
+
 // Keys on the left, queries on the right, a line for each weight.
 const ribbons = {
   layout(look) {

@@ -15,6 +15,7 @@ from pages import (
     tokens,
     unpack,
 )
+from PIL import Image, ImageColor
 
 from explorer import page as explorer_page
 from explorer.examples import Example, Examples
@@ -130,13 +131,51 @@ def test_every_view_is_exported_as_svg(opened, view):
         tag: len(root.findall(f"{SVG}{tag}")) for tag in ("rect", "polyline", "image")
     }
     if view == "map":
-        assert count["rect"] == 2 + 4 * 6  # the paper and the frame
+        # The paper, the frame, and marks of the row, the column and the cell.
+        assert count["rect"] == 2 + 4 * 6 + 3
     if view == "ribbons":
         assert 4 <= count["polyline"] <= 4 * 6
     if view == "heads":
         assert count["image"] == 2
     if view == "image":
         assert count["image"] == 1 and count["rect"] >= 6
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_difference_and_the_held_cell_are_exported(opened, scheme):
+    runs = [[[1.0, 0], [0.5, 0.5]], [[0.0, 1], [0.5, 0.5]]]
+    answers = [[predicted([two_cells()._replace(weights=np.array([x]))])] for x in runs]
+    given = Examples([Example("a line", "", answers)], ["a", "b"], ["1"])
+    page = opened(given, "difference=true&view=map", color_scheme=scheme)
+    x, y = cell(page, 1, 0)
+    difference = page.locator(".panel").nth(2).locator("canvas").first
+    difference.click(position={"x": x, "y": y})
+    assert "At k:" in page.inner_text("#live")
+    files = []
+    page.on("download", lambda each: files.append(each))
+    for format in ("svg", "png"):
+        page.click(f"#{format}")
+    while len(files) < 6:
+        page.wait_for_timeout(50)
+    names = [f"{name}_1_cross" for name in ("a", "b", "difference")]
+    suggested = [x.suggested_filename for x in files]
+    assert suggested == [f"{x}.{y}" for y in ("svg", "png") for x in names]
+    paper, less, more = {
+        "light": ["rgb(255,255,255)", "rgb(194,65,12)", "rgb(8,48,107)"],
+        "dark": ["rgb(18,24,32)", "rgb(251,146,60)", "rgb(232,244,255)"],
+    }[scheme]
+    rects = ElementTree.parse(files[2].path()).getroot().findall(f"{SVG}rect")
+    fills = [x.get("fill") for x in rects]
+    # Of the cells of the first row; the second has no difference.
+    assert [fill for fill in fills if fill in (less, more)] == [less, more]
+    corner = cell(page, 1, 0, 0)
+    held = [x for x in rects if x.get("stroke-width") == "2"]
+    assert [(float(x.get("x")), float(x.get("y"))) for x in held] == [corner]
+    image = Image.open(files[5].path()).convert("RGB")
+    ratio = page.evaluate("window.devicePixelRatio")
+    above = image.getpixel((int(x * ratio), int(corner[1] * ratio)))
+    assert above == ImageColor.getrgb(less)  # the ink of marks
+    assert image.getpixel((1, 1)) == ImageColor.getrgb(paper)
 
 
 def lines(root):
