@@ -182,8 +182,11 @@ class Trials(Task):
         reward = float(answer["reward"].sum())
         text = " ".join(map(str, answer["action"])) + f"\t{reward:.4g}"
         labels = self._labels(answer)
+        note = "the state, the action" if "state" in answer else "the arm"
         maps = tuple(
-            attention_map(record, labels, labels, ("step", "earlier step"))
+            attention_map(record, labels, labels, ("step", "earlier step"))._replace(
+                note=f"Label of a step: {note} and, after the colon, its reward."
+            )
             for record in answer.get("records", ())
         )
         return Prediction(text, reward, maps, caption=f"reward {reward:.4g}")

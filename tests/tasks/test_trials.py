@@ -183,6 +183,14 @@ def test_a_line_names_a_problem_and_a_seed(task):
     (weights,) = [each.weights for each in first.attention]
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert weights.shape == (1, horizon, horizon) and not np.triu(weights[0], 1).any()
+    (each,) = first.attention
+    action, reward = answers[0]["action"][0], answers[0]["reward"][0]
+    if name == "bandit":
+        assert each.queries[0] == f"{action}: {reward:.3g}"
+        assert each.note.startswith("Label of a step: the arm and, after the colon")
+    else:
+        assert each.queries[0] == f"s0 {action}: {reward:.3g}"
+        assert each.note.startswith("Label of a step: the state, the action and, after")
     for line in ("maze\t7", name, f"{name}\tx", f"{name}\t{'9' * 5000}"):
         with pytest.raises(UserError, match=f"must be {name}, a tab and a seed"):
             task.parse(line, NoOptions())
