@@ -32,6 +32,12 @@ from tasks.exploration.doom import STARTS, Doom
 VIEW = 7  # V
 CHANNELS = 3  # of an observation
 TELEVISIONS = ("none", "noise", "room", "remote")
+COLOURS = {  # of cells in an image of rooms
+    "free": (240, 240, 240),
+    "wall": (90, 90, 90),
+    "door": (70, 130, 200),
+    "goal": (40, 160, 70),
+}
 _SIZE = 5  # rows and columns of a room
 _MINIGRID = "MiniGrid-"
 _MINIGRID_IDS = 13.0  # above the ids of tiles and colours of xminigrid
@@ -111,6 +117,14 @@ class Rooms:
         planes[(*goal, 2)] = 1
         margin = VIEW // 2
         return np.pad(planes, ((margin, margin), (margin, margin), (0, 0)))
+
+    def image(self) -> np.ndarray:
+        """Returns the map with all doors closed, uint8 [I, J, 3]; see `COLOURS`."""
+        wall, door, goal = self._map
+        image = np.full((*self.grid, 3), COLOURS["free"], np.uint8)
+        for name, cells in ("wall", wall), ("door", door), ("goal", goal):
+            image[cells] = COLOURS[name]
+        return image
 
     def reset(self, rng: jax.Array) -> tuple[RoomsState, jax.Array]:
         """Places the agent in the first room; all doors are closed."""

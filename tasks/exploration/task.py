@@ -47,6 +47,7 @@ from base.ranges import (
     Choice,
     Range,
 )
+from figures.attention import AttentionMap, Places
 from models.curiosity import (
     curiosity_loss,
     forward_loss,
@@ -59,7 +60,7 @@ from tasks.common.policy import PolicyGradient, Rollout, Running
 from tasks.common.splits import held_out_rng
 from tasks.exploration import environments
 from tasks.exploration.doom import Doom
-from tasks.exploration.environments import TELEVISIONS, VIEW, Television
+from tasks.exploration.environments import TELEVISIONS, VIEW, Rooms, Television
 from tasks.exploration.figures import draw_visits
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
@@ -371,7 +372,10 @@ class Exploration(Task):
         reward = _total(answer)
         text = f"{self._text(answer)}\treward {reward:g}"
         caption = f"{share:.0f} % of the cells, reward {reward:g}"
-        return Prediction(text, share / 100, caption=caption, details=answer)
+        environment, maps = self._evaluated(example.environment), ()
+        if isinstance(environment, Television) and isinstance(environment.inner, Rooms):
+            maps = (_way(environment.inner, answer),)
+        return Prediction(text, share / 100, maps, caption=caption, details=answer)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the visits of each cell, and the intrinsic reward of each step."""
@@ -397,6 +401,24 @@ class Exploration(Task):
         return [
             draw_visits(visits, np.asarray(free), np.zeros(0), title=title, path=path)
         ]
+
+
+def _way(rooms: Rooms, answer: Any) -> AttentionMap:
+    """The way of an agent through rooms, a cell for each step after the start."""
+    length = int(answer["length"])
+    cells = np.concatenate([answer["position"][:1], answer["last"][:length]])
+    steps = ["start", *(rooms.actions[action] for action in answer["action"][:length])]
+    boxes = np.concatenate([cells, cells + 1], -1) / np.tile(rooms.grid, 2)
+    places = Places(boxes, rooms.image(), chosen=np.arange(len(steps)))
+    return AttentionMap(
+        "way",
+        np.eye(len(steps))[None],
+        steps,
+        steps,
+        titles=("step", "cell"),
+        note="Frames: cells visited; grey: walls; blue: doors; green: the goal.",
+        places=places,
+    )
 
 
 def _by_group(params: Any, **values: bool) -> Any:

@@ -378,6 +378,32 @@ def test_a_line_is_an_environment_and_a_seed(task):
         task.parse("cave\t7", None)
 
 
+def test_the_way_of_an_agent_is_on_the_map_of_its_rooms(task):
+    rooms, name = Rooms(3, rooms=2), "rooms-3"
+    wall, door, goal = rooms._map
+    answer = {
+        "action": np.array([3, 1, 0, 3]),  # then against a wall; then after the end
+        "reward": np.array([0.0, 0.0, 1.0, 0.0]),
+        "length": 3,
+        "position": np.array([[1, 1], [1, 2], [2, 2], [2, 2]]),
+        "last": np.array([[1, 2], [2, 2], [2, 2], [2, 3]]),
+        "free": ~wall,
+    }
+    example = task.parse(f"{name}\t7", None)
+    (way,) = task.show(example, answer).attention
+    assert way.places.is_path and way.queries == ["start", "right", "down", "up"]
+    cells = way.places.boxes[way.places.chosen] * np.tile(rooms.grid, 2)
+    expected = [(1, 1, 2, 2), (1, 2, 2, 3), (2, 2, 3, 3), (2, 2, 3, 3)]
+    np.testing.assert_allclose(cells, expected, atol=1e-9)
+    image = way.places.image
+    assert image.shape == (*rooms.grid, 3) and image.dtype == np.uint8
+    names = np.full(rooms.grid, "free", object)
+    names[wall], names[door], names[goal] = "wall", "door", "goal"
+    expected = [[environments.COLOURS[x] for x in row] for row in names]
+    np.testing.assert_array_equal(image, expected)
+    assert len(set(environments.COLOURS.values())) == 4
+
+
 def test_an_episode_is_scored_up_to_its_end(task):
     # Two steps and the goal; then the episode goes on for nothing.
     position = np.array([[1, 1], [1, 2], [2, 2], [2, 3]])
