@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from pages import cpu_clock
 
 from explorer import page as explorer_page
 
@@ -41,6 +42,7 @@ def opened(browser, tmp_path):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda x: x.type == "error" and errors.append(x.text))
         page.on("request", lambda request: requests.append(request.url))
+        page.cpu_seconds = cpu_clock(page)
         page.goto(f"file://{path}#{fragment}")
         page.wait_for_selector("body[data-ready]")
         pages.append(page)

@@ -58,6 +58,21 @@ def tokens(count, prefix="token"):
     return [f"{prefix} {i}" for i in range(count)]
 
 
+def cpu_clock(page):
+    """A function that returns the CPU time of the page's main thread from now on.
+
+    In seconds; other load of the machine has no part in it.
+    """
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(x["value"] for x in metrics if x["name"] == "ThreadTime")
+
+    return seconds
+
+
 def unpack(html):
     """The header of a page and its arrays, read as `data.js` reads them."""
     text = re.search(r'<script id="data"[^>]*>([^<]*)</script>', html).group(1)
