@@ -30,7 +30,7 @@ VIEWS = {
     "difference": ("two_scores", "difference=true&query=5", 3),
     "question": ("vqa_scenes", "query=0", 1),
     "tour": ("pointer_tsp", "query=5", 1),
-    "glimpses": ("ram_digits", "query=5", 1),
+    "glimpses": ("dram_digits", "query=4", 1),
     "memory": ("memory_network_qa", "query=2&key=3", 1),
     "page": ("bahdanau_nmt", "query=5&key=10", 0),
 }
