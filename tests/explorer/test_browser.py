@@ -294,7 +294,7 @@ def test_everything_is_reached_by_the_keyboard(opened):
 def check_keyboard(page):
     """Asserts that Tab reaches each control, and that arrow keys read a map."""
     reached = set()
-    for _ in range(40):
+    for _ in range(150):
         page.keyboard.press("Tab")
         reached.add(
             page.evaluate("document.activeElement.id || document.activeElement.tagName")
