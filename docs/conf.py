@@ -159,7 +159,7 @@ def convert(app, kind, name, value, options, lines):
 
 
 def skip(app, kind, name, value, is_skipped, options):
-    """Leaves out members without documentation: fields, and setup of Flax modules."""
+    """Leaves out fields of named tuples, `dtype`, and `setup` of Flax modules."""
     is_field = name == "dtype" or type(value).__name__ == "_tuplegetter"
     return True if is_field or name == "setup" else None
 

@@ -9,7 +9,7 @@ const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"];
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference", "table"];
 const MS_PER_STEP = 700, MAX_BUTTONS = 100;
-// What some moments of a training may lack, by what their results have.
+// Parts of a result that some moments of a training lack.
 const PARTS = {
   memory: ({ maps }) => maps.some(hasMemory),
   search: ({ tree }) => Boolean(tree),
@@ -89,7 +89,7 @@ class App {
     return this.results.map((result) => this.look(result)).filter(Boolean);
   }
 
-  // Whether no weight is looked at, only boxes on an image in their order.
+  // True if every run shows a path of boxes, not weights.
   get isPath() {
     const { looks } = this;
     return looks.length > 0 && looks.every(({ attention }) => attention.isPath);
@@ -104,7 +104,7 @@ class App {
     const kinds = this.kinds;
     if (!kinds.includes(choices.kind)) choices.kind = kinds.includes("cross") ? "cross" : kinds[0] ?? "";
     if (this.isPath) for (const name of OF_WEIGHTS) choices[name] = CHOICES[name];
-    const look = this.look(this.results[0]);
+    const [look] = this.looks;
     if (!look) return;
     const { layer, query, key, head } = look.choices;
     Object.assign(choices, { layer, query, key, head });
@@ -167,7 +167,7 @@ class App {
   }
 
   #showControls() {
-    const { choices } = this, look = this.look(this.results[0]);
+    const { choices } = this, [look] = this.looks;
     const heads = look ? look.attention.heads : 1, layers = look ? look.all : [];
     options($("kind"), this.kinds.map((kind) => [kind, kind]));
     options($("layer"), layers.map((each, i) => [i, each.layer + 1]));
@@ -213,7 +213,7 @@ class App {
       return figure;
     }
     if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
-    const marked = this.view === "map" && marksNote(look.attention);
+    const marked = this.view === "map" && look.attention.isSingle(look.head) && marksNote(look.attention);
     if (marked) figure.append(element("p", { className: "note", textContent: marked }));
     const drawn = this.#drawn(figure, look, VIEWS[this.view], run.name);
     if (!look.attention.isPath) drawn.after(element("div", { className: "row" }));
@@ -434,7 +434,7 @@ function rowTable(look) {
   const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
   const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
   const caption = element("caption", {}, element("bdi", { textContent: shorten(a.queries[query]) }));
-  const mark = a.mark(head);
+  const mark = a.prefix(head);
   if (entropy !== null) caption.append(` attends to ${mark}${Math.exp(entropy).toFixed(1)} keys (entropy ${mark}${entropy.toFixed(2)} nats)`);
   const lines = a.topTexts(head, query, 4).map(([k, text]) => row(shorten(a.keys[k]), text));
   const here = row(`here: ${shorten(a.keys[key])}`, a.text(head, query, key));

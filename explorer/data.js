@@ -80,7 +80,7 @@ class Attention {
     return out;
   }
 
-  // Whether a head is a single one, of which the page has more than the colours.
+  // True for one head, whose entropies and largest weights are stored.
   isSingle(head) {
     return this.heads === 1 || typeof head === "number";
   }
@@ -89,8 +89,8 @@ class Attention {
     return this.isSingle(head) && !this.rounded;
   }
 
-  // What stands before the numbers of a head.
-  mark(head) {
+  // "≈ " if the numbers of a head are rounded.
+  prefix(head) {
     return this.isExact(head) ? "" : "≈ ";
   }
 
@@ -108,7 +108,7 @@ class Attention {
 
   // The same, with the weights as text.
   topTexts(head, row, digits) {
-    return this.top(head, row).map(([key, weight]) => [key, this.mark(head) + weight.toFixed(digits)]);
+    return this.top(head, row).map(([key, weight]) => [key, this.prefix(head) + weight.toFixed(digits)]);
   }
 
   // The key with the largest weight of a row; 0 without keys.
@@ -132,7 +132,7 @@ class Attention {
   text(head, row, column) {
     const pair = this.top(head, row).find(([key]) => key === column);
     const weight = pair ? pair[1] : this.mix(head)[row * this.columns + column];
-    return (pair ? this.mark(head) : "≈ ") + weight.toFixed(3);
+    return (pair ? this.prefix(head) : "≈ ") + weight.toFixed(3);
   }
 
   // The image that the keys lie on, drawn; null without one.

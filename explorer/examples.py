@@ -85,20 +85,21 @@ def of_split(
         others = {path: moments.read(path) for path in workdirs[1:]}
         by_workdir = others | {workdirs[0]: first}
         split, count = moments.SPLIT, min(count, *map(len, first.values()))
-        line = f"{count} examples of the {split} split, as stored in the training"
-        print(f"{workdirs[0]}: {line}", file=sys.stderr)
 
     def predict(run: trained.Run) -> list[Prediction]:
         examples = moments.examples_of(run.task, split, count)
         return moments.predictions(run.task, run.state, examples)
 
     answers, steps = _answers(workdirs, which, predict, scores, by_workdir)
+    if by_workdir:
+        line = f"{len(answers)} examples of the {split} split, as stored in training"
+        print(f"{workdirs[0]}: {line}", file=sys.stderr)
     runs = zip(("--workdir", "--compare"), workdirs, strict=False)
     flags = [f"{flag}={path}" for flag, path in runs]
     flags += [f"--checkpoints={which}"] * bool(which) + ["--scores"] * scores
     examples = []
     for number, each in enumerate(answers, 1):
-        title = f"{split} {number}: {each[0][-1].heading}"
+        title = f"{split} {number}: {each[0][-1].heading or each[0][-1].caption}"
         example = [f"--split={split}", f"--examples={number}"]
         command = shlex.join(["python", "explore.py", *flags, *example])
         examples.append(Example(title, command, each))

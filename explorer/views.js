@@ -62,6 +62,12 @@ const heatMap = {
   },
 
   paint(p, look) {
+    this.cells(p, look, (q, k) => colour(look.shade(q, k)));
+    this.alignments(p, look);
+  },
+
+  // The labels, and the cells in their colours.
+  cells(p, look, colourOf) {
     const { left, top, width, height } = this.layout(look);
     const { attention: a, rows, columns } = look, [w] = this.size(look);
     p.text(left + (w - left) / 2, 9, a.titles[1], { anchor: "middle", fill: ink().faint });
@@ -74,11 +80,16 @@ const heatMap = {
     }
     if (rows.length * columns.length <= MANY) {
       rows.forEach((q, i) => columns.forEach((k, j) => p.rect(
-        left + j * width, top + i * height, width, height, css(colour(look.shade(q, k))))));
+        left + j * width, top + i * height, width, height, css(colourOf(q, k)))));
     } else {
-      p.image(shaded(look), left, top, width * columns.length, height * rows.length);
+      p.image(shaded(look, colourOf), left, top, width * columns.length, height * rows.length);
     }
     p.frame(left, top, width * columns.length, height * rows.length, ink().faint, 1);
+  },
+
+  // The predicted positions with their windows, and the keys of a hard alignment.
+  alignments(p, look) {
+    const { left, top, width, height } = this.layout(look), { attention: a, rows, columns } = look;
     const middle = (position) => left + (columns.indexOf(Math.round(position)) + 0.5) * width;
     rows.forEach((q, i) => {
       const position = a.place(look.head, q);
@@ -112,8 +123,7 @@ const heatMap = {
   },
 };
 
-// Where the window around the predicted position begins and ends, in columns; without
-// an end that is outside of the map.
+// Columns at which the window begins and ends, without those at the edge of the map.
 function windowEdges({ attention: a, columns, head }, row) {
   const position = a.place(head, row);
   if (position === null || a.window == null) return [];
@@ -122,13 +132,11 @@ function windowEdges({ attention: a, columns, head }, row) {
   return [begin, end].filter((j) => j > 0 && j < columns.length);
 }
 
-// The weights as an image, a pixel for a cell.
-function shaded(look) {
-  const { rows, columns } = look, image = new ImageData(columns.length, rows.length);
-  const colours = Array.from({ length: 256 }, (_, i) => colour(i / 255));
+// The cells as an image, a pixel for a cell.
+function shaded({ rows, columns }, colourOf) {
+  const image = new ImageData(columns.length, rows.length);
   rows.forEach((q, i) => columns.forEach((k, j) => {
-    const rgb = colours[Math.round(255 * look.shade(q, k))];
-    image.data.set([...rgb, 255], 4 * (i * columns.length + j));
+    image.data.set([...colourOf(q, k), 255], 4 * (i * columns.length + j));
   }));
   return offscreen(image);
 }
@@ -138,12 +146,7 @@ const differenceMap = {
   ...heatMap,
 
   paint(p, look) {
-    heatMap.paint(p, Object.assign(Object.create(look), { shade: () => 0 }));
-    const { left, top, width, height } = this.layout(look);
-    look.rows.forEach((q, i) => look.columns.forEach((k, j) => {
-      const more = look.other.weight(q, k) - look.weight(q, k);
-      if (more) p.rect(left + j * width, top + i * height, width, height, css(signedColour(more)));
-    }));
+    this.cells(p, look, (q, k) => signedColour(look.other.weight(q, k) - look.weight(q, k)));
   },
 };
 
@@ -329,7 +332,7 @@ const everyHead = {
       const small = new Look(a, { ...look.choices, head });
       const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
       const [across, down] = [small.columns.length * scale, small.rows.length * scale];
-      p.image(shaded(small), x, y, across, down);
+      p.image(shaded(small, (q, k) => colour(small.shade(q, k))), x, y, across, down);
       const chosen = layer === look.layer && (head === look.head || a.heads === 1);
       p.frame(x, y, across, down, chosen ? ink().mark : ink().faint, chosen ? 3 : 1);
     }

@@ -29,12 +29,12 @@ class Places(NamedTuple):
         boxes: [K, 4], top, left, bottom and right in shares of the image, from 0 to
             1; a point has no extent, and a key without a place is NaN.
         image: [I, J, 3] uint8; None for points in the plane.
-        chosen: [Q] key that the answer takes at each step, on an image the only one
-            with a weight; None without such an order.
+        chosen: [Q] key chosen at each step; on an image, it has all the weight. None
+            if the keys are no path.
         queries: [Q, 4] boxes of the queries, too; None for queries without places.
         polygon: number of chosen keys that make a polygon, which the last one closes;
             keys without a place count. 0 for a single open path.
-        truth: [N, 4] boxes of what is to be attended to, as `boxes`; None if unknown.
+        truth: [N, 4] ground-truth boxes, as `boxes`; None if unknown.
     """
 
     boxes: np.ndarray
@@ -74,7 +74,7 @@ class AttentionMap(NamedTuple):
         layer: index among the layers with this kind of attention, from 0.
         titles: titles of the queries' and of the keys' axis.
         uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
-        note: explanation of the labels.
+        note: explanation of the labels and frames.
         places: where the keys lie; None for keys without places.
         details: those of the record, without the batch's axis; see
             `base.records.AttentionRecord`.

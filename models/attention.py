@@ -173,8 +173,8 @@ class Alignment(nn.Module):
         )
 
     @property
-    def marks(self) -> dict[str, Any]:
-        """The fields of an `AttentionRecord` that depend on the function alone."""
+    def record_fields(self) -> dict[str, Any]:
+        """The fields `window` and `hard` of an `AttentionRecord`."""
         window = self.window if self.function == "local_p" else None
         return {"window": window, "hard": self.function in SAMPLED}
 

@@ -225,7 +225,7 @@ class MemoryNetwork(nn.Module):
             jnp.concatenate(weights, 1)[:, None],
             lambda: score_details([hop() for hop in parts], mask[:, None]),
             position=None if position[0] is None else jnp.stack(position, -1),
-            **self.alignments[0].marks,
+            **self.alignments[0].record_fields,
             kind="memory",
             queries="hops",
             keys="sentences",

@@ -327,7 +327,7 @@ class CrossAttention(MultiHeadAttention):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
-        fields = {"position": aligned.position, **self.align.marks}
+        fields = {"position": aligned.position, **self.align.record_fields}
         self._record(aligned.weights, query, memory.key, mask, **fields)
         if aligned.sample is not None:
             sow(self, aligned.sample)

@@ -196,7 +196,7 @@ class SourceAttention(nn.Module):
             kind="cross",
             queries="target",
             keys=self.keys,
-            **self.align.marks,
+            **self.align.record_fields,
         )
         if aligned.sample is not None:
             sow(self, aligned.sample)

@@ -20,7 +20,7 @@ from results.families import FIGURES, HEADLINES, TABLES
 from results.records import FLOORS, FOLDER, ROOT, Record
 from results.schema import Measured, Run, Table, recorded
 
-_MAX_MINUTES = markdown.MAX_COLUMNS - 1  # columns of the learning curves
+_MAX_MINUTES = markdown.MAX_COLUMNS - 1  # columns of a learning curve
 _SPEED = "steps_per_second", "audio_per_second", "waiting"  # differ by device
 
 
@@ -116,8 +116,8 @@ def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
 def _results(measured: Measured, runs: Sequence[str]) -> str:
     """The table of the metrics, with the floors in its last rows.
 
-    The first metrics and the paper's result are visible, all others are folded; those
-    of selected runs are left out.
+    The first metrics and columns, without speeds, and the paper's result are visible,
+    up to `MAX_COLUMNS` in all. The others are folded or, of selected runs, left out.
     """
     table, rows = measured.table, measured.select(runs)
     if not rows:

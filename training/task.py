@@ -108,8 +108,9 @@ class Prediction(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The text or, if it begins with the text, the caption."""
-        return self.caption if self.caption.startswith(self.text) else self.text
+        """The caption if it extends the text, else the text."""
+        extends = self.caption.startswith((f"{self.text}, ", f"{self.text} ("))
+        return self.caption if self.text and extends else self.text
 
 
 class Task(abc.ABC):

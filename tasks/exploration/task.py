@@ -374,7 +374,7 @@ class Exploration(Task):
         caption = f"{share:.0f} % of the cells, reward {reward:g}"
         environment, maps = self._evaluated(example.environment), ()
         if isinstance(environment, Television) and isinstance(environment.inner, Rooms):
-            maps = (_way(environment.inner, answer),)
+            maps = (_trajectory(environment.inner, answer),)
         return Prediction(text, share / 100, maps, caption=caption, details=answer)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
@@ -403,15 +403,15 @@ class Exploration(Task):
         ]
 
 
-def _way(rooms: Rooms, answer: Any) -> AttentionMap:
-    """The way of an agent through rooms, a cell for each step after the start."""
+def _trajectory(rooms: Rooms, answer: Any) -> AttentionMap:
+    """The cells of an agent, at the start and after each step."""
     length = int(answer["length"])
     cells = np.concatenate([answer["position"][:1], answer["last"][:length]])
     steps = ["start", *(rooms.actions[action] for action in answer["action"][:length])]
     boxes = np.concatenate([cells, cells + 1], -1) / np.tile(rooms.grid, 2)
     places = Places(boxes, rooms.image(), chosen=np.arange(len(steps)))
     return AttentionMap(
-        "way",
+        "trajectory",
         np.eye(len(steps))[None],
         steps,
         steps,

@@ -6,8 +6,8 @@ learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward
 all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba
 et al., 2015, section 3). With `loss.rewarded=likelihood`, it is a log-probability, less
-that of a uniform guess, so that a baseline that starts at 0 is right at first: of all
-labels, or of the location's own if the model answers in order. `error` is the
+that of a uniform guess, so that it starts near 0, as the baseline does: of all labels,
+or of the location's own if the model answers in order. `error` is the
 percentage of images with a wrong answer, with one pass of the mean locations; `wrong`
 that of the answers.
 
@@ -208,8 +208,8 @@ class Recognition(Task):
     def _rewards(self, nats: jax.Array, correct: jax.Array) -> jax.Array:
         """Rewards of locations: [B, K] before each answer, [B, 1] before all."""
         if self.config.loss.rewarded == "likelihood":
-            gain = math.log(self.model.classes) - nats
-            return gain if self.model.in_order else gain.sum(1, keepdims=True)
+            rewards = math.log(self.model.classes) - nats
+            return rewards if self.model.in_order else rewards.sum(1, keepdims=True)
         if self.model.in_order:
             return rewards_to_go(correct)
         return correct.min(1, keepdims=True)  # all are correct

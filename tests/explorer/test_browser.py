@@ -155,8 +155,9 @@ def test_the_difference_and_the_held_cell_are_exported(opened, scheme):
     page.on("download", lambda each: files.append(each))
     for format in ("svg", "png"):
         page.click(f"#{format}")
-    while len(files) < 6:
-        page.wait_for_timeout(50)
+    for _ in range(200):
+        if len(files) < 6:
+            page.wait_for_timeout(50)
     names = [f"{name}_1_cross" for name in ("a", "b", "difference")]
     suggested = [x.suggested_filename for x in files]
     assert suggested == [f"{x}.{y}" for y in ("svg", "png") for x in names]
@@ -231,6 +232,16 @@ def test_dashed_frames_are_where_the_truth_is(opened):
     assert len({tuple(x) for x in solid}) == 1
 
 
+def test_a_run_without_attention_is_beside_one_with(opened):
+    answers = [[predicted([])], [predicted([two_cells()])]]
+    page = opened(Examples([Example("a line", "", answers)], ["a", "b"], ["1"]))
+    first, second = page.locator(".panel").all()
+    assert "no attention" in first.inner_text()
+    second.locator("canvas").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert "At l:" in page.inner_text("#live")
+
+
 def test_hostile_text_stays_text(opened):
     labels = [HOSTILE, "\u202eabc", "x" * 10_000, "\x00\ud83d\ude00"]
     page = opened(content([attention(labels, labels)], text=HOSTILE))
@@ -297,11 +308,14 @@ def check_keyboard(page):
     for _ in range(150):
         page.keyboard.press("Tab")
         reached.add(
-            page.evaluate("document.activeElement.id || document.activeElement.tagName")
+            page.evaluate(
+                "((e) => e.id || e.dataset.query || e.tagName)(document.activeElement)"
+            )
         )
     visible = page.evaluate(
         "[...document.querySelectorAll('#controls select, #controls input, button')]"
-        ".filter((e) => e.checkVisibility()).map((e) => e.id || e.tagName)"
+        ".filter((e) => e.checkVisibility())"
+        ".map((e) => e.id || e.dataset.query || e.tagName)"
     )
     assert {*visible, "CANVAS", "SUMMARY"} <= reached
     page.locator(".panel canvas").first.focus()

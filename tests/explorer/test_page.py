@@ -54,14 +54,19 @@ def test_places_and_the_chosen_keys_are_on_the_page():
 
 
 def test_an_answer_is_shown_with_its_label_once():
-    answers = [("6", "6, label: 5"), ("6", "alignment"), ("", "a digit")]
+    answers = [
+        ("6", "6, label: 5"),
+        ("6", "alignment"),
+        ("", "a digit"),
+        ("a", "alignment"),
+    ]
     headings = []
     for text, caption in answers:
         given = content([points()])
         given.examples[0].answers[0][0] = Prediction(text, 0.0, caption=caption)
         header, _ = unpack(page.html(given, ""))
         headings.append(header["examples"][0]["results"][0][0]["text"])
-    assert headings == ["6, label: 5", "6", "a digit"]
+    assert headings == ["6, label: 5", "6", "", "a"]
 
 
 def test_a_text_cannot_end_the_script():

@@ -45,6 +45,8 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
     assert (report["split"], report["checkpoint"]) == ("validation", "last")
     assert (report["beam"], report["alpha"]) == (2, 0.0)
     assert report["perplexity"] > 1
+    floats = [x for x in report.values() if isinstance(x, float)]
+    assert all(x == float(f"{x:.10g}") for x in floats)
     assert "version:" in report["signatures"]["bleu"]
     assert "nw:0" in report["signatures"]["chrf"]
     rows = storage.read_tsv(workdir / "translations_validation.tsv")
