@@ -62,12 +62,12 @@ const heatMap = {
   },
 
   paint(p, look) {
-    this.cells(p, look, (q, k) => colour(look.shade(q, k)));
+    this.cells(p, look, (q, k) => look.shade(q, k));
     this.alignments(p, look);
   },
 
-  // The labels, and the cells in their colours.
-  cells(p, look, colourOf) {
+  // The labels, and the cells in the colours of values from -1 to 1.
+  cells(p, look, valueOf) {
     const { left, top, width, height } = this.layout(look);
     const { attention: a, rows, columns } = look, [w] = this.size(look);
     p.text(left + (w - left) / 2, 9, a.titles[1], { anchor: "middle", fill: ink().faint });
@@ -80,9 +80,9 @@ const heatMap = {
     }
     if (rows.length * columns.length <= MANY) {
       rows.forEach((q, i) => columns.forEach((k, j) => p.rect(
-        left + j * width, top + i * height, width, height, css(colourOf(q, k)))));
+        left + j * width, top + i * height, width, height, css(signedColour(valueOf(q, k))))));
     } else {
-      p.image(shaded(look, colourOf), left, top, width * columns.length, height * rows.length);
+      p.image(shaded(look, valueOf), left, top, width * columns.length, height * rows.length);
     }
     p.frame(left, top, width * columns.length, height * rows.length, ink().faint, 1);
   },
@@ -132,11 +132,12 @@ function windowEdges({ attention: a, columns, head }, row) {
   return [begin, end].filter((j) => j > 0 && j < columns.length);
 }
 
-// The cells as an image, a pixel for a cell.
-function shaded({ rows, columns }, colourOf) {
+// The cells as an image, a pixel for a cell, with values from -1 to 1.
+function shaded({ rows, columns }, valueOf) {
   const image = new ImageData(columns.length, rows.length);
+  const colours = Array.from({ length: 511 }, (_, i) => [...signedColour(i / 255 - 1), 255]);
   rows.forEach((q, i) => columns.forEach((k, j) => {
-    image.data.set([...colourOf(q, k), 255], 4 * (i * columns.length + j));
+    image.data.set(colours[Math.round(255 * valueOf(q, k)) + 255], 4 * (i * columns.length + j));
   }));
   return offscreen(image);
 }
@@ -146,7 +147,7 @@ const differenceMap = {
   ...heatMap,
 
   paint(p, look) {
-    this.cells(p, look, (q, k) => signedColour(look.other.weight(q, k) - look.weight(q, k)));
+    this.cells(p, look, (q, k) => look.other.weight(q, k) - look.weight(q, k));
   },
 };
 
@@ -332,7 +333,7 @@ const everyHead = {
       const small = new Look(a, { ...look.choices, head });
       const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
       const [across, down] = [small.columns.length * scale, small.rows.length * scale];
-      p.image(shaded(small, (q, k) => colour(small.shade(q, k))), x, y, across, down);
+      p.image(shaded(small, (q, k) => small.shade(q, k)), x, y, across, down);
       const chosen = layer === look.layer && (head === look.head || a.heads === 1);
       p.frame(x, y, across, down, chosen ? ink().mark : ink().faint, chosen ? 3 : 1);
     }
