@@ -1,4 +1,4 @@
-"""The browser, one for all modules of a worker."""
+"""The browser, one for a module: its event loop must not run in other tests."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from explorer import page as explorer_page
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     """Chromium of the system, without a window."""
     playwright = pytest.importorskip("playwright.sync_api")

@@ -133,7 +133,7 @@ def test_a_folder_of_folders_is_read_and_dark_ink_becomes_bright(tmp_path):
 
 
 def test_folders_without_enough_images_are_refused(tmp_path):
-    with pytest.raises(UserError, match="nothing': No such file or directory"):
+    with pytest.raises(UserError, match="No such file or directory$"):
         fewshot.read_folder(tmp_path / "nothing", image_files())
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has 0 folders of images: must have one for"):
