@@ -538,7 +538,12 @@ def test_the_frames_of_a_path_stay_on_the_image(opened):
 def test_an_image_is_shown_whole(opened, width):
     page = opened(content([glimpses()]))
     page.set_viewport_size({"width": width, "height": 900})
-    box = page.locator(".panel canvas").first.bounding_box()
-    assert box["x"] + box["width"] <= width
-    view = "(e) => e.scrollWidth <= e.clientWidth"
-    assert page.locator(".view").evaluate(view)
+    # Drawn again after the resize.
+    page.wait_for_function(
+        """(width) => {
+          const view = document.querySelector(".view");
+          const { right } = view.querySelector("canvas").getBoundingClientRect();
+          return right <= width && view.scrollWidth <= view.clientWidth;
+        }""",
+        arg=width,
+    )
