@@ -99,6 +99,33 @@ class AttentionMap(NamedTuple):
     hard: bool = False
 
 
+def path_map(
+    name: str,
+    boxes: np.ndarray,
+    steps: list[str],
+    image: np.ndarray,
+    *,
+    key: str,
+    note: str = "",
+) -> AttentionMap:
+    """Returns the map of a path over an image: each step has all its weight on its box.
+
+    Args:
+        name: kind of attention, such as "glimpse".
+        boxes: [T, 4], top, left, bottom and right in pixels or cells of the image.
+        steps: T labels.
+        image: [I, J, 3] uint8.
+        key: title of the keys' axis.
+        note: explanation of the frames.
+    """
+    shares = np.asarray(boxes) / np.tile(image.shape[:2], 2)
+    places = Places(shares, image, chosen=np.arange(len(steps)))
+    weights, titles = np.eye(len(steps))[None], ("step", key)
+    return AttentionMap(
+        name, weights, steps, steps, titles=titles, note=note, places=places
+    )
+
+
 def attention_map(
     record: AttentionRecord,
     queries: Sequence[str],

@@ -47,7 +47,7 @@ from base.ranges import (
     Choice,
     Range,
 )
-from figures.attention import AttentionMap, Places
+from figures.attention import AttentionMap, path_map
 from models.curiosity import (
     curiosity_loss,
     forward_loss,
@@ -408,17 +408,9 @@ def _trajectory(rooms: Rooms, answer: Any) -> AttentionMap:
     length = int(answer["length"])
     cells = np.concatenate([answer["position"][:1], answer["last"][:length]])
     steps = ["start", *(rooms.actions[action] for action in answer["action"][:length])]
-    boxes = np.concatenate([cells, cells + 1], -1) / np.tile(rooms.grid, 2)
-    places = Places(boxes, rooms.image(), chosen=np.arange(len(steps)))
-    return AttentionMap(
-        "trajectory",
-        np.eye(len(steps))[None],
-        steps,
-        steps,
-        titles=("step", "cell"),
-        note="Frames: cells visited; grey: walls; blue: doors; green: the goal.",
-        places=places,
-    )
+    boxes = np.concatenate([cells, cells + 1], -1)
+    note = "Frames: cells visited; grey: walls; blue: doors; green: the goal."
+    return path_map("trajectory", boxes, steps, rooms.image(), key="cell", note=note)
 
 
 def _by_group(params: Any, **values: bool) -> Any:

@@ -38,7 +38,7 @@ from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import GlimpseRecord, SampleRecord, records_of
-from figures.attention import AttentionMap, Places
+from figures.attention import AttentionMap, path_map
 from figures.strips import Strip, caption_strips
 from tasks.common import user_files
 from tasks.common.batches import EndlessBatches
@@ -292,20 +292,9 @@ class Recognition(Task):
                 for t, step in enumerate(steps)
             ]
         boxes = [patch_box(each, shape, size=record.size) for each in location]
-        places = Places(
-            np.asarray(boxes) / np.tile(shape, 2),
-            np.repeat(image, 3, -1),
-            chosen=np.arange(count),
-        )
-        return AttentionMap(
-            "glimpse",
-            np.eye(count)[None],
-            steps,
-            steps,
-            titles=("step", "glimpse"),
-            note=f"Frame: the finest of {record.scales} patches." * (record.scales > 1),
-            places=places,
-        )
+        note = f"Frame: the finest of {record.scales} patches." * (record.scales > 1)
+        image = np.repeat(image, 3, -1)
+        return path_map("glimpse", boxes, steps, image, key="glimpse", note=note)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws what each glimpse sees, with a frame around its finest patch."""
