@@ -3,12 +3,12 @@
 const $ = (id) => document.getElementById(id);
 const CHOICES = {
   example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: -1,
-  scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: false,
+  scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: "",
 };
 const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
-const FLAGS = ["hide", "difference", "table"];
-const MS_PER_STEP = 700, MAX_BUTTONS = 100;
+const FLAGS = ["hide", "difference"];
+const MS_PER_STEP = 700, MAX_BUTTONS = 100, MAX_CELLS = 16_384; // of a table
 // Parts of a result that some moments of a training lack.
 const PARTS = {
   memory: ({ maps }) => maps.some(hasMemory),
@@ -74,7 +74,7 @@ class App {
     if (!attention) return null;
     choices.query = inside(choices.query, attention.rows);
     if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
-    else if (choices.head !== "max") choices.head = "mean";
+    else if (choices.head !== "max") choices.head = mixture(choices.head.split("+"), attention.heads);
     const { head, query, key } = choices; // by default, the key with the largest weight
     choices.key = key < 0 ? attention.best(head, query) : inside(key, attention.columns);
     return Object.assign(new Look(attention, choices), { all, layer, tree: result.tree, choices: { ...choices, layer } });
@@ -149,11 +149,13 @@ class App {
     };
     const value = (e) => e.value, number = (e) => Number(e.value), checked = (e) => e.checked;
     const head = (e) => (/^\d+$/.test(e.value) ? Number(e.value) : e.value);
+    const mixed = () => [...$("mixture").querySelectorAll(":checked")].map((e) => e.value).join("+");
     const readers = {
       example: number, step: number, kind: value, layer: number, head, view: value, scale: value,
-      threshold: number, opacity: number, hide: checked, difference: checked, table: checked,
+      threshold: number, opacity: number, hide: checked, difference: checked, table: value,
     };
     for (const [name, read] of Object.entries(readers)) $(name).addEventListener("input", set(name, read));
+    $("mixture").addEventListener("input", set("head", mixed));
     $("play").addEventListener("click", () => this.#play());
     $("svg").addEventListener("click", () => this.export("svg"));
     $("png").addEventListener("click", () => this.export("png"));
@@ -173,10 +175,13 @@ class App {
     options($("layer"), layers.map((each, i) => [i, each.layer + 1]));
     const names = heads > 1 ? [["mean", "mean"], ["max", "maximum"]] : [["mean", "the only one"]];
     const numbers = Array.from({ length: heads > 1 ? heads : 0 }, (_, i) => [i, i + 1]);
-    options($("head"), [...names, ...numbers]);
+    const chosen = /\+/.test(choices.head) ? choices.head.split("+") : [];
+    const some = heads > 2 ? [[chosen.join("+") || "0+1", "mean of some"]] : [];
+    options($("head"), [...names, ...some, ...numbers]);
+    this.#showMixture(chosen, heads);
     const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory", search: "search" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
-    for (const name of ["example", "step", "kind", "layer", "head", "scale", "threshold", "opacity"]) {
+    for (const name of ["example", "step", "kind", "layer", "head", "scale", "threshold", "opacity", "table"]) {
       $(name).value = choices[name];
     }
     $("view").value = this.view;
@@ -187,6 +192,16 @@ class App {
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
     $("how").hidden = !this.example.command;
+  }
+
+  // The heads of a mixture as boxes to check.
+  #showMixture(chosen, heads) {
+    const box = (h) => element("label", {}, element("input", { type: "checkbox", value: h }), `${h + 1}`);
+    if ($("mixture").childElementCount !== heads) {
+      $("mixture").replaceChildren(...Array.from({ length: heads }, (_, h) => box(h)));
+    }
+    for (const each of $("mixture").querySelectorAll("input")) each.checked = chosen.includes(each.value);
+    $("mixture").hidden = !chosen.length;
   }
 
   // --- the panels ---
@@ -223,7 +238,7 @@ class App {
       scores.setAttribute("role", "img");
       figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
     }
-    if (this.choices.table) figure.append(table(look, run.name));
+    if (this.choices.table) figure.append(...tableOf(look, run.name, this.choices.table === "all"));
     return figure;
   }
 
@@ -335,15 +350,14 @@ class App {
     const figure = element("figure", { className: "panel" });
     figure.append(element("figcaption", {}, element("strong", { textContent: "difference: second minus first" })));
     const [one, other] = this.results.map((result) => this.look(result));
-    const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
-    const isSame = one && other && same(one.attention.queries, other.attention.queries) &&
-      same(one.attention.keys, other.attention.keys);
-    if (!isSame) {
-      figure.append(element("p", { textContent: "The two answers have different queries or keys, so their weights cannot be compared." }));
+    const look = one && other && differenceOf(one, other);
+    if (!look) {
+      figure.append(element("p", { textContent: "The two answers have no queries or no keys in common, so their weights cannot be compared." }));
       return figure;
     }
-    this.#drawn(figure, Object.assign(one, { other }), differenceMap, "difference");
-    figure.append(element("p", { className: "note", textContent: "blue: the second attends more; orange: less" }));
+    this.#drawn(figure, look, differenceMap, "difference");
+    const left = look.isPart ? "; rows and columns that only one of the two has are left out" : "";
+    figure.append(element("p", { className: "note", textContent: `blue: the second attends more; orange: less${left}` }));
     return figure;
   }
 
@@ -401,6 +415,12 @@ class App {
 
 // --- tables and texts ---
 
+// The heads of a mixture that exist, as a choice: "0+2", a number, or "mean".
+function mixture(heads, count) {
+  const chosen = heads.filter((h) => /^\d+$/.test(h) && h < count);
+  return chosen.length === 1 ? Number(chosen[0]) : chosen.join("+") || "mean";
+}
+
 // The whole number from 0 to below `count` that is nearest.
 function inside(x, count) {
   return Math.min(Math.max(Math.trunc(x), 0), Math.max(count - 1, 0));
@@ -441,14 +461,19 @@ function rowTable(look) {
   return element("table", {}, caption, element("tbody", {}, ...lines, here));
 }
 
-// All rows with their largest weights.
-function table(look, name) {
-  const { attention: a, head } = look;
+// All rows, with their largest weights or with all, and a note if those are too many.
+function tableOf(look, name, wantsAll) {
+  const { attention: a, head } = look, isWhole = wantsAll && look.rows.length * look.columns.length <= MAX_CELLS;
+  const note = element("p", { className: "note", textContent: `only the largest weights: a table of all has at most ${MAX_CELLS} cells` });
   const cell = (tag, textContent) => element(tag, { textContent });
-  const head_ = element("tr", {}, ...[a.titles[0], ...Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`)].map((x) => cell("th", x)));
-  const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])),
-    ...a.topTexts(head, q, 3).map(([k, text]) => cell("td", `${shorten(a.keys[k])} ${text}`))));
-  return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
+  const titles = isWhole ? look.columns.map((k) => shorten(a.keys[k]))
+    : Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`);
+  const texts = (q) => (isWhole ? a.texts(head, q, look.columns)
+    : a.topTexts(head, q, 3).map(([k, text]) => `${shorten(a.keys[k])} ${text}`));
+  const head_ = element("tr", {}, ...[a.titles[0], ...titles].map((x) => cell("th", x)));
+  const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])), ...texts(q).map((text) => cell("td", text))));
+  const made = element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
+  return wantsAll && !isWhole ? [note, made] : [made];
 }
 
 unpack($("data").textContent.trim()).then(

@@ -57,7 +57,8 @@ class Attention {
     return Boolean(this.chosen && this.image);
   }
 
-  // Weights [Q, K] from 0 to 1 of a head, or their "mean" or "max" over heads.
+  // Weights [Q, K] from 0 to 1 of a head, their "mean" or "max" over heads, or the mean
+  // of some heads, such as "0+2".
   mix(head) {
     const key = this.heads === 1 ? 0 : head;
     if (!this.mixed.has(key)) this.mixed.set(key, this.#mix(key));
@@ -70,14 +71,22 @@ class Attention {
       const part = this.weights.subarray(head * size, (head + 1) * size);
       return out.map((_, i) => part[i] / 255);
     }
-    for (let h = 0; h < this.heads; h++) {
+    const heads = this.headsOf(head);
+    for (const h of heads) {
       for (let i = 0; i < size; i++) {
         const weight = this.weights[h * size + i] / 255;
-        if (head === "mean") out[i] += weight / this.heads;
-        else out[i] = Math.max(out[i], weight);
+        if (head === "max") out[i] = Math.max(out[i], weight);
+        else out[i] += weight / heads.length;
       }
     }
     return out;
+  }
+
+  // The numbers of the heads that a choice is made of.
+  headsOf(head) {
+    if (typeof head === "number") return [head];
+    if (/\d/.test(head)) return head.split("+").map(Number);
+    return Array.from({ length: this.heads }, (_, h) => h);
   }
 
   // True for one head, whose entropies and largest weights are stored.
@@ -128,11 +137,15 @@ class Attention {
     return this.position[(this.heads === 1 ? 0 : head) * this.rows + row];
   }
 
-  // Weight of a cell as text: exact if it is among the largest of its row.
+  // Weight of a cell as text.
   text(head, row, column) {
-    const pair = this.top(head, row).find(([key]) => key === column);
-    const weight = pair ? pair[1] : this.mix(head)[row * this.columns + column];
-    return (pair ? this.prefix(head) : "≈ ") + weight.toFixed(3);
+    return this.texts(head, row, [column])[0];
+  }
+
+  // Weights of a row as texts: exact if they are among its largest.
+  texts(head, row, columns) {
+    const exact = new Map(this.top(head, row)), start = row * this.columns, rounded = this.mix(head);
+    return columns.map((k) => (exact.has(k) ? this.prefix(head) : "≈ ") + (exact.get(k) ?? rounded[start + k]).toFixed(3));
   }
 
   // The image that the keys lie on, drawn; null without one.

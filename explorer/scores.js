@@ -62,10 +62,8 @@ function bars(p, values, x, y, step, height, limit, fill) {
 
 // The head of a cell: the chosen one or, of a mixture, that with the largest weight.
 function headOf({ attention: a, head, query, key }) {
-  if (typeof head === "number") return head;
-  const heads = Array.from({ length: a.heads }, (_, h) => h);
   const weight = (h) => a.weights[(h * a.rows + query) * a.columns + key];
-  return heads.reduce((best, h) => (weight(h) > weight(best) ? h : best));
+  return a.headsOf(head).reduce((best, h) => (weight(h) > weight(best) ? h : best));
 }
 
 const cellScore = {

@@ -142,14 +142,43 @@ function shaded({ rows, columns }, valueOf) {
   return offscreen(image);
 }
 
-// The weights of `look.other`, which has the same queries and keys, less those of the look.
+// The weights of `look.other` less those of the look, for the queries and keys that
+// both have: `look.queries` and `look.keys` map numbers of the look to those of the other.
 const differenceMap = {
   ...heatMap,
 
   paint(p, look) {
-    this.cells(p, look, (q, k) => look.other.weight(q, k) - look.weight(q, k));
+    const { other, queries, keys } = look;
+    this.cells(p, look, (q, k) => other.weight(queries.get(q), keys.get(k)) - look.weight(q, k));
   },
 };
+
+// The look for `differenceMap`; null if the two have no query or no key in common.
+function differenceOf(look, other) {
+  const { attention: a } = look, { attention: b } = other;
+  const queries = common(a.queries, b.queries), keys = common(a.keys, b.keys);
+  const rows = look.rows.filter((q) => queries.has(q)), columns = look.columns.filter((k) => keys.has(k));
+  if (!rows.length || !columns.length) return null;
+  const isPart = queries.size < Math.max(a.rows, b.rows) || keys.size < Math.max(a.columns, b.columns);
+  return Object.assign(look, { other, queries, keys, rows, columns, isPart });
+}
+
+// A longest common subsequence of two lists, as a map from places in `a` to places in `b`.
+function common(a, b) {
+  const lengths = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      lengths[i][j] = a[i] === b[j] ? 1 + lengths[i + 1][j + 1] : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  const pairs = new Map();
+  for (let i = 0, j = 0; i < a.length && j < b.length;) {
+    if (a[i] === b[j]) pairs.set(i++, j++);
+    else if (lengths[i + 1][j] >= lengths[i][j + 1]) i++;
+    else j++;
+  }
+  return pairs;
+}
 
 // Keys on the left, queries on the right, a line for each weight.
 const ribbons = {

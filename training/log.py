@@ -18,6 +18,7 @@ from training.display import Silent, duration, open_display
 from training.state import SKIPPED, Metrics
 
 _COMPILATION = "/jax/core/compile/"  # tracing, lowering and compilation
+_FIRST_ESTIMATE = 5.0  # seconds of steps before the time left is shown
 _IN_FLIGHT = 16  # maximum number of dispatched steps with pending metrics
 
 
@@ -74,7 +75,8 @@ class Log:
         # Step and time of the last row; pauses move the time forward.
         self._last_step, self._last_time = start, self._start_time
         self._waited = 0.0  # seconds without a batch since the last row
-        self._step_seconds = 0.0  # of all steps, without pauses
+        self._step_seconds = 0.0  # of the steps up to the last row, without pauses
+        self._estimated = False  # whether the time left has been shown
         self._every = dict(every or {})
         self._pauses: dict[str, float] = {}  # seconds of the last pause of each name
         self._compile_seconds = 0.0  # of all programs
@@ -91,6 +93,9 @@ class Log:
         self._display.move(step)
         if len(self._pending) > _IN_FLIGHT:
             self._collect(self._pending.popleft())
+        if self._clock() - self._last_time >= _FIRST_ESTIMATE and not self._estimated:
+            self.wait()
+            self._report(step, {})
 
     def wait(self) -> None:
         """Waits for all steps so far.
@@ -173,20 +178,25 @@ class Log:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
         self._step_seconds += seconds
+        self._last_time, self._last_step, self._waited = self._clock(), step, 0.0
+        self._report(step, row)
+        self._sums.clear()
+
+    def _report(self, step: int, row: Mapping[str, float]) -> None:
         elapsed = self._clock() - self._start_time
         self._display.report(step, row, elapsed, self._left(step))
-        self._sums.clear()
-        self._last_time, self._last_step, self._waited = self._clock(), step, 0.0
+        self._estimated = True
 
     def _left(self, step: int) -> str:
-        """Estimates the time from the row of a step to the end of training.
+        """Estimates the time from a step to the end of training.
 
         The rate of the steps so far, plus the last duration of each pause for each of
         its remaining occurrences. Compilation is left out. ">" marks an estimate
         without a pause that has not occurred yet.
         """
         steps = max(step - self._start, 1)
-        left, complete = self._step_seconds / steps * (self._total - step), True
+        seconds = self._step_seconds + self._clock() - self._last_time
+        left, complete = seconds / steps * (self._total - step), True
         for name, every in self._every.items():
             count = -(-self._total // every) - (step - 1) // every  # `step` included
             left += count * self._pauses.get(name, 0.0)

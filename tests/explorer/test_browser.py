@@ -105,11 +105,12 @@ def test_a_click_holds_the_cell(opened):
 
 def test_the_address_keeps_the_choices(opened):
     maps = [attention(tokens(4), tokens(6), heads=2, layer=n) for n in range(2)]
-    page = opened(content(maps, 3), "example=2&layer=1&head=1&query=3&table=true")
+    fragment = "example=2&layer=1&head=1&query=3&table=largest"
+    page = opened(content(maps, 3), fragment)
     page.select_option("#scale", "root")
     assert page.evaluate("location.hash").count("scale=root") == 1
     chosen = page.evaluate("window.explorer.choices")
-    expected = {"example": 2, "layer": 1, "head": 1, "query": 3, "table": True}
+    expected = {"example": 2, "layer": 1, "head": 1, "query": 3}
     assert {name: chosen[name] for name in expected} == expected
     assert page.locator(".scroll tr").count() == 5  # a head and four rows
 
@@ -285,6 +286,76 @@ def test_two_runs_stand_side_by_side_with_their_difference(opened):
     assert tops[0] == tops[1]
 
 
+def test_the_difference_has_the_queries_that_both_answers_have(opened):
+    words = [["a", "very", "small", "cat"], ["a", "small", "dog", "cat"]]
+    runs = [
+        content([attention(x, tokens(2), seed=n)]).examples[0]
+        for n, x in enumerate(words)
+    ]
+    pair = runs[0]._replace(answers=runs[0].answers + runs[1].answers)
+    page = opened(Examples([pair], ["a", "b"], ["1"]), "difference=true&view=map")
+    difference = page.locator(".panel").nth(2)
+    assert "are left out" in difference.inner_text()
+    pairs, rows = page.evaluate("""() => {
+        const { look } = document.querySelectorAll(".panel")[2];
+        return [[...look.queries], look.rows];
+    }""")
+    assert pairs == [[0, 0], [2, 1], [3, 3]] and rows == [0, 2, 3]
+    first, second = (x.answers[0][0].attention[0].weights[0] for x in runs)
+    drawn = page.evaluate("""() => {
+        const { look } = document.querySelectorAll(".panel")[2], drawn = [];
+        const cells = differenceMap.cells;
+        differenceMap.cells = (p, look, valueOf) => {
+            drawn.push(...look.rows.map((q) => look.columns.map((k) => valueOf(q, k))));
+        };
+        differenceMap.paint(null, look);
+        differenceMap.cells = cells;
+        return drawn;
+    }""")
+    np.testing.assert_allclose(
+        drawn, second[[0, 1, 3]] - first[[0, 2, 3]], atol=1 / 254
+    )
+
+
+def test_answers_without_a_word_in_common_have_no_difference(opened):
+    runs = [content([attention([x], tokens(2))]).examples[0] for x in "ab"]
+    pair = runs[0]._replace(answers=runs[0].answers + runs[1].answers)
+    page = opened(Examples([pair], ["a", "b"], ["1"]), "difference=true&view=map")
+    assert "cannot be compared" in page.locator(".panel").nth(2).inner_text()
+
+
+def test_the_mean_of_some_heads(opened):
+    given = attention(tokens(2), tokens(3), heads=3)
+    page = opened(content([given]), "view=map")
+    page.select_option("#head", label="mean of some")
+    boxes = page.locator("#mixture input")
+    assert [boxes.nth(n).is_checked() for n in range(3)] == [True, True, False]
+    boxes.nth(1).uncheck()  # one is left: a head, with its exact numbers
+    assert page.input_value("#head") == "0" and page.locator("#mixture").is_hidden()
+    page.select_option("#head", label="mean of some")
+    boxes.nth(0).uncheck()
+    page.select_option("#head", label="mean of some")
+    boxes.nth(2).check()
+    boxes.nth(0).uncheck()
+    assert page.evaluate("location.hash").count("head=1%2B2") == 1
+    page.select_option("#table", "all")
+    cells = page.locator(".scroll tbody td").all_inner_texts()
+    numbers = [float(x.removeprefix("≈ ")) for x in cells]
+    expected = np.rint(255 * given.weights[1:]).mean(0).ravel() / 255
+    np.testing.assert_allclose(numbers, expected, atol=6e-4)
+
+
+def test_a_table_of_all_weights_marks_those_that_are_rounded(opened):
+    page = opened(content([attention(tokens(2), tokens(7))]), "view=map&table=all")
+    rows = page.locator(".scroll tbody tr").all()
+    for row in rows:
+        cells = row.locator("td").all_inner_texts()
+        assert len(cells) == 7 and sum("≈" in x for x in cells) == 2  # five are exact
+    page = opened(content([attention(tokens(150), tokens(150))]), "view=map&table=all")
+    assert "only the largest weights" in page.inner_text(".panel")
+    assert page.locator(".scroll tbody td").count() == 5 * 150
+
+
 def test_the_slider_shows_moments_of_the_training(opened):
     early, late = (
         content([two_cells()._replace(weights=np.array([[w, w]]))]).examples[0]
@@ -390,12 +461,12 @@ def test_axe_finds_no_violation(opened, view, scheme):
     places = Places(grid(2, 3), np.zeros((20, 30, 3), np.uint8))
     runs = []
     for seed in (0, 1):
-        fields = {"heads": 2, "places": places, "note": "a note"}
+        fields = {"heads": 3, "places": places, "note": "a note"}
         maps = [attention(tokens(4), tokens(6), seed=seed, **fields)]
         runs.append([predicted(maps), predicted(maps)])
     example = Example("a line", "python predict.py --workdir=runs/a", runs)
     given = Examples([example] * 2, ["a", "b"], ["10", "20"])
-    fragment = f"view={view}&head=1&table=true&difference=true"
+    fragment = f"view={view}&head=0%2B1&table=all&difference=true"
     page = opened(given, fragment, color_scheme=scheme)
     page.click("summary")
     response = axe.run(page).response
@@ -494,7 +565,7 @@ def test_a_frame_on_the_image_marks_the_chosen_key(opened):
 
 
 def test_a_path_on_an_image_has_steps_and_nothing_about_weights(opened):
-    fragment = "view=map&threshold=0.3&table=true&key=0&query=2"
+    fragment = "view=map&threshold=0.3&table=all&key=0&query=2"
     page = opened(content([glimpses()], 2), fragment)
     visible = page.evaluate(
         "[...document.querySelectorAll('#controls select, #controls input, button')]"
