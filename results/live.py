@@ -4,8 +4,9 @@
     python -m results.live bahdanau_nmt  # the named ones, again
 
 A run is trained in runs/live/NAME, in minutes on a CPU, unless it is there. Examples of
-its validation split, as they are answered at moments of the training, are packed into
-docs/live/NAME.zlib; `docs/conf.py` makes a page of each.
+its validation split, as they are answered at moments of the training, or at its end
+with the terms of the scores, are packed into docs/live/NAME.zlib, of which
+`docs/conf.py` makes a page.
 """
 
 import shlex
@@ -35,10 +36,17 @@ class Live(NamedTuple):
     trainings: tuple[str, ...]  # arguments of each training, without "configs/"
     count: int  # of the examples
     title: str
+    scores: bool = False  # the end of the training, with what scores are made of
 
 
 LIVE = {
-    name: Live(name, tuple(trainings.split(", ")), int(count), title)
+    name: Live(
+        name,
+        tuple(trainings.split(", ")),
+        int(count.split()[0]),
+        title,
+        "scores" in count,
+    )
     for name, trainings, count, title in rows("""
 bahdanau_nmt | bahdanau_nmt:tiny | 3 | RNNsearch learns to reverse sixteen letters
 luong_nmt | luong_nmt:tiny | 3
@@ -49,7 +57,11 @@ luong_gumbel | luong_nmt:tiny --config.model.alignment=gumbel | 3
     | Gumbel alignment picks a single letter at each step
 two_scores | bahdanau_nmt:tiny, luong_nmt:tiny | 2
     | The additive score and the general score, side by side
+additive_score | bahdanau_nmt:tiny | 1 with scores
+    | An additive score, unit by unit
 transformer_nmt | transformer_nmt:tiny | 1 | A Transformer learns to reverse letters
+scaled_dot_score | transformer_nmt:tiny | 1 with scores
+    | A scaled dot product, dimension by dimension
 ntm_copy | ntm_copy:tiny | 3 | A Neural Turing Machine learns to copy vectors
 memory_network_qa | memory_network_qa:tiny | 3
     | A memory network finds the fact that answers a question
@@ -110,7 +122,10 @@ def make(live: Live) -> Path:
         done = subprocess.run([sys.executable, *shlex.split(line)[1:]], cwd=ROOT)
         if done.returncode:
             raise UserError(f"{line} exited with status {done.returncode}")
-    content = examples.of_split(workdirs, "all", moments.SPLIT, live.count)
+    which = None if live.scores else "all"
+    content = examples.of_split(
+        workdirs, which, moments.SPLIT, live.count, scores=live.scores
+    )
     last = len(content.steps) - 1
     chosen = sorted({round(i * last / (_MOMENTS - 1)) for i in range(_MOMENTS)})
     content = content._replace(

@@ -200,7 +200,7 @@ def in_words(benchmarks: list[Record]) -> str:
     return (
         f"A training step is between {steps[low]:.2f} times {low} and "
         f"{steps[high]:.0f} times {high} as fast as in the fastest other system "
-        f"measured, with equal cores and memory allocators; the median of "
+        "measured, with equal cores and memory allocators; the median of "
         f"{len(steps)} models is "
         f"{statistics.median(steps.values()):.1f} times."
     )

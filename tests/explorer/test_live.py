@@ -55,7 +55,7 @@ def test_an_example_has_its_commands_and_few_moments(tmp_path, monkeypatch):
     answers = [[example.answers[0][0]._replace(text=f"{i}") for i in range(5)]]
     examples_ = [example._replace(answers=answers)] * 2
     answered = examples.Examples(examples_, ["example"], list("abcde"))
-    monkeypatch.setattr(examples, "of_split", lambda *_: answered)
+    monkeypatch.setattr(examples, "of_split", lambda *_, **__: answered)
     given = Live("example", ("bahdanau_nmt:smoke",), 2, "A title")
     header, _ = unpack(page.html_of(live.make(given).read_bytes()))
     assert header["title"] == "A title" and len(header["examples"]) == 2
