@@ -1,5 +1,8 @@
 """Sphinx: the pages of docs/ and the reference of the code; see `make docs`."""
 
+import doctest
+import itertools
+import json
 import re
 import sys
 from pathlib import Path
@@ -93,6 +96,52 @@ def write_live(app):
         (folder / f"{path.stem}.html").write_text(html, "utf-8")
 
 
+def write_notebooks(app):
+    """Writes each tutorial as a notebook, which is not committed."""
+    for path in sorted(Path(app.srcdir, "tutorials").glob("[!i]*.md")):
+        content = {
+            "cells": list(cells(path.read_text("utf-8"))),
+            "metadata": {"language_info": {"name": "python"}},
+            "nbformat": 4,
+            "nbformat_minor": 4,
+        }
+        target = Path(app.outdir, "tutorials", f"{path.stem}.ipynb")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(content, indent=1), "utf-8")
+
+
+def cells(text):
+    """Yields the cells of a notebook: texts, and code with its output."""
+    parts = re.split(r"^```(pycon|sh)\n(.*?)^```$", text, flags=re.M | re.S)
+    for words, kind, code in itertools.zip_longest(
+        parts[::3], parts[1::3], parts[2::3]
+    ):
+        words = re.sub(r"\]\((?!https?:)[^)]*\)", "]", words)  # links within the site
+        yield {"cell_type": "markdown", "metadata": {}, "source": words.strip()}
+        if kind == "sh":
+            yield code_cell("".join(f"!{line}" for line in code.splitlines(True)))
+        lines = []
+        for example in doctest.DocTestParser().get_examples(code or ""):
+            lines.append(example.source)
+            if example.want:
+                yield code_cell("".join(lines), example.want)
+                lines = []
+        if lines:
+            yield code_cell("".join(lines))
+
+
+def code_cell(source, output=""):
+    """Returns a cell of code, and what it prints."""
+    outputs = [{"output_type": "stream", "name": "stdout", "text": output}]
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "source": source.rstrip("\n"),
+        "outputs": outputs if output else [],
+    }
+
+
 def prepare(app, page, source):
     """Puts the pages that an index page links to into the navigation.
 
@@ -103,7 +152,11 @@ def prepare(app, page, source):
         r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
     )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
-    if page.rpartition("/")[2] == "index":
+    folder, _, name = page.rpartition("/")
+    if folder == "tutorials" and name != "index":
+        link = f'<a href="{name}.ipynb" download>This page as a notebook</a>'
+        source[0] += f"\n```{{raw}} html\n<p>{link}, for a clone.</p>\n```\n"
+    if name == "index":
         links = re.findall(r"\]\(((?:[\w-]+/)?index|[\w-]+)\.md\)", source[0])
         lines = "\n".join(dict.fromkeys(links))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
@@ -177,6 +230,7 @@ def setup(app):
     app.add_directive("explorer", Explorer)
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("builder-inited", write_live)
+    app.connect("builder-inited", write_notebooks)
     app.connect("builder-inited", write_configs)
     app.connect("source-read", prepare)
     app.connect("doctree-read", link_functions)

@@ -5,6 +5,7 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -320,6 +321,16 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
     assert "api/attention.scores.html#attention.scores.additive_scores" in text
     assert 'class="math' in text
     assert 'src="../live/bahdanau_nmt.html"' in text
+    for path in site.glob("tutorials/*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        codes = [x for x in cells if x["cell_type"] == "code"]
+        session = "\n".join(blocks(f"docs/tutorials/{path.stem}.md", "pycon"))
+        tested = doctest.DocTestParser().get_examples(session)
+        code = "\n".join(x["source"] for x in codes if x["source"][0] != "!")
+        assert code == "".join(x.source for x in tested).rstrip()
+        printed = [output["text"] for x in codes for output in x["outputs"]]
+        assert printed == [x.want for x in tested if x.want]
+    assert len([*site.glob("tutorials/*.ipynb")]) == 3
     for path in site.glob("**/*.html"):
         tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", path.read_text())
         loads = [x for x in tags if re.search(r"""(src|href)=["'](https?:)?//""", x)]

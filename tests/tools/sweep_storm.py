@@ -18,10 +18,17 @@ def command(workdir, *flags):
     return [sys.executable, "sweep.py", *given]
 
 
+MAX_KILLS = 8  # of a run; after ten exits without a checkpoint, a sweep gives it up
+
+
 def processes(workdir):
-    """Numbers of the processes that work on runs."""
+    """Numbers of the processes that work on runs that have not been killed often."""
     pids = set()
     for path in (workdir / "locks").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError):  # it was never killed
+            failures = workdir / "failures" / path.name
+            if len(failures.read_text().splitlines()) >= MAX_KILLS:
+                continue
         with contextlib.suppress(OSError, IndexError):  # just removed or made
             # Host, number, start and machine of the worker, then the run.
             pids.add(int(path.read_text().split()[4]))
