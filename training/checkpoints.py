@@ -12,6 +12,7 @@ an intact one is used; training moves it from `checkpoints/` to `damaged/`.
 import asyncio
 import contextlib
 import errno
+import inspect
 import logging
 import math
 import os
@@ -89,6 +90,7 @@ class Checkpoints:
         sys.unraisablehook = _report_unraisable
         self._manager = ocp.CheckpointManager(
             self.path,
+            item_handlers=ocp.StandardCheckpointHandler(),  # for the metadata
             options=ocp.CheckpointManagerOptions(
                 create=self._writes,
                 cleanup_tmp_directories=self._writes,
@@ -312,18 +314,18 @@ class Checkpoints:
             like,
         )
         try:
-            return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+            params = self._manager.item_metadata(step).tree["params"]
+            if not (difference := _difference(params, like.params)):
+                return self._manager.restore(step, args=ocp.args.StandardRestore(like))
         except Exception as error:  # orbax raises many types
             system = _system_error(error)
-            advice = "remove it to use an earlier checkpoint"
-            if not system:
-                advice = (
-                    "its files are intact, but the config or the model is not that of "
-                    "its training"
-                )
+            advice = _OTHER_MODEL
+            if system:
+                advice = "remove it to use an earlier checkpoint"
             raise UserError(
                 f"{self.name}/{step} cannot be read: {_reason(error)}; {advice}"
             ) from system or error
+        raise UserError(f"{self.name}/{step} has {difference}: {_OTHER_MODEL}")
 
     def _metrics(self, step: int) -> dict[str, Any]:
         """Returns the metrics of a checkpoint; {} if it is damaged."""
@@ -364,6 +366,9 @@ class Checkpoints:
         ) from _system_error(error) or error
 
 
+_OTHER_MODEL = (
+    "its files are intact, but the config or the model is not that of its training"
+)
 _ADVICE = "restore the files from a copy, or name another --workdir"
 
 
@@ -398,9 +403,32 @@ def _sealed_path(errors: list[Exception]) -> type[atomicity.AtomicRenameTemporar
 
 
 def _report_unraisable(unraisable: Any, report: Any = sys.unraisablehook) -> None:
-    """Leaves out writes that end after a failed save, whose event loop is closed."""
-    if str(unraisable.exc_value) != "Event loop is closed":
+    """Leaves out reads and writes that end after the one whose error is reported."""
+    is_closed = str(unraisable.exc_value) == "Event loop is closed"
+    if not is_closed and not inspect.iscoroutine(unraisable.object):
         report(unraisable)
+
+
+def _difference(saved: Any, wanted: Any) -> str:
+    """Returns a parameter whose shape is not that of the model's, in words, or "".
+
+    Orbax notices it, too, but leaves reads behind that report it again at exit.
+    """
+    saved_shapes, shapes = (
+        {
+            jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
+            for path, leaf in jax.tree.leaves_with_path(params)
+        }
+        for params in (saved, wanted)
+    )
+    for name in sorted({*saved_shapes, *shapes}):
+        if name not in shapes:
+            return f"a parameter {name}, which the model lacks"
+        if name not in saved_shapes:
+            return f"no parameter {name}, which the model needs"
+        if (given := saved_shapes[name]) != shapes[name]:
+            return f"{name} of shape {given}, which is {shapes[name]} in the model"
+    return ""
 
 
 def _score(metrics: Mapping[str, Any]) -> float:

@@ -251,8 +251,19 @@ def test_an_error_of_the_block_is_not_replaced_by_that_of_a_save(workdir, monkey
 
 
 def test_a_checkpoint_of_another_shape_cannot_be_read(workdir):
+    both = state_at(0).params
+    for params, message in (
+        ({**both, "a": jnp.zeros(2)}, "no parameter a, which the model needs: its fi"),
+        (
+            {**both, "w": jnp.zeros((7, 5))},
+            r"w of shape \(2, 3\), which is \(7, 5\) in",
+        ),
+        ({"w": both["w"]}, "a parameter b, which the model lacks: .* not that of its"),
+    ):
+        with pytest.raises(UserError, match=f"checkpoints/4 has {message}"):
+            checkpoints.restore(workdir, 4, like(state_at(0).replace(params=params)))
     with pytest.raises(UserError, match="checkpoints/4 cannot be read: .*not that of"):
-        other = state_at(0).replace(params={"other": jnp.zeros(2)})
+        other = state_at(0).replace(opt_state=jnp.zeros(3))
         checkpoints.restore(workdir, 4, like(other))
 
 

@@ -312,6 +312,21 @@ def test_a_write_that_ends_after_a_failed_save_is_not_reported(
     assert not capfd.readouterr().err
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_reads_that_end_after_a_failed_restore_are_not_reported(workdir, like):
+    async def read():
+        try:
+            await asyncio.sleep(0)
+        finally:
+            raise ValueError("not compatible with the stored shape")
+
+    restored(workdir, like)
+    reading = read()
+    reading.send(None)
+    del reading
+    gc.collect()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kib", [220, 300, 340])
 def test_a_full_disk_ends_in_one_line_and_the_run_resumes(kib, tmp_path):
