@@ -2,12 +2,15 @@
 
 const $ = (id) => document.getElementById(id);
 const CHOICES = {
-  example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: 0, key: -1,
+  example: 0, step: -1, kind: "", layer: 0, head: "mean", view: "", query: -1, key: -1,
   scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: "",
 };
 const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference"];
+// The views that a control changes.
+const VIEWS_OF = { scale: ["map", "heads"], threshold: ["map", "ribbons", "image", "heads"] };
+VIEWS_OF.hide = VIEWS_OF.threshold;
 const MS_PER_STEP = 700, MAX_BUTTONS = 100, MAX_CELLS = 16_384; // of a table
 // Parts of a result that some moments of a training lack.
 const PARTS = {
@@ -72,7 +75,7 @@ class App {
     const layer = inside(choices.layer, all.length);
     const attention = all[layer];
     if (!attention) return null;
-    choices.query = inside(choices.query, attention.rows);
+    choices.query = choices.query < 0 ? attention.firstRow : inside(choices.query, attention.rows);
     if (typeof choices.head === "number") choices.head = inside(choices.head, attention.heads);
     else if (choices.head !== "max") choices.head = mixture(choices.head.split("+"), attention.heads);
     const { head, query, key } = choices; // by default, the key with the largest weight
@@ -188,7 +191,11 @@ class App {
     for (const name of FLAGS) $(name).checked = choices[name];
     document.body.classList.toggle("path", this.isPath);
     $("opacity-row").hidden = this.view !== "image" || !look?.attention.image;
+    for (const name of ["scale", "threshold", "hide"]) {
+      $(name).closest("label").hidden = !VIEWS_OF[name].includes(this.view);
+    }
     $("step-text").textContent = this.page.steps[choices.step];
+    $("step").setAttribute("aria-valuetext", this.page.steps[choices.step]);
     $("threshold-text").textContent = choices.threshold.toFixed(2);
     $("command").textContent = this.example.command;
     $("how").hidden = !this.example.command;
@@ -295,14 +302,16 @@ class App {
 
   #key(event, look) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (event.key === "Escape") this.isLocked = false;
-    if (event.key === "Enter" || event.key === " ") this.isLocked = !this.isLocked;
-    const move = moves[event.key];
-    if (!move && event.key !== "Enter" && event.key !== " ") return;
+    const move = moves[event.key], toggles = event.key === "Enter" || event.key === " ";
+    if (!move && !toggles && event.key !== "Escape") return;
     event.preventDefault();
-    if (!move) return;
+    if (!move) {
+      this.isLocked = toggles && !this.isLocked;
+      this.choose(look.query, look.key);
+      return;
+    }
     const next = (list, at, by) => list[Math.min(Math.max(list.indexOf(at) + by, 0), list.length - 1)];
-    if (look.attention.isPath) return this.#toStep(look, next(look.rows, look.query, move[0] + move[1]));
+    if (look.attention.isPath || this.view === "search") return this.#toStep(look, next(look.rows, look.query, move[0] + move[1]));
     this.choose(next(look.rows, look.query, move[0]), next(look.columns, look.key, move[1]));
   }
 
@@ -324,6 +333,7 @@ class App {
       if (isNew && !view.showsAllQueries) this.#paint(figure);
       const above = new CanvasPainter(marks, ...view.size(look));
       view.mark?.(above, look);
+      if (view.edges) showWithin(marks.parentElement, ...view.edges(look));
       for (const each of figure.querySelectorAll("[data-query]")) {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
@@ -331,8 +341,16 @@ class App {
       this.#score(figure);
     }
     const first = [...$("panels").children].find((figure) => figure.look);
-    if (first) $("live").textContent = sentence(first.look);
+    if (first) $("live").textContent = `${this.#sentence(first.look)}${this.isLocked ? " Held: click or press Esc to release." : ""}`;
     this.#toAddress();
+  }
+
+  // What is chosen, in words; with a difference, also the second run's weight.
+  #sentence(look) {
+    if (this.view === "search") return beamSentence(look);
+    const figure = [...$("panels").children].find(({ view }) => view === differenceMap);
+    const pair = figure && differenceMap.pair(figure.look);
+    return `${sentence(look)}${pair ? ` Second: ${pair[0]}, difference ${pair[1]}.` : ""}`;
   }
 
   // What the weight of the cell, or the weights of the step, are computed from.
@@ -385,7 +403,11 @@ class App {
   async export(format) {
     const figures = [...$("panels").children].filter((figure) => figure.look);
     const drawings = figures.flatMap((figure) => {
-      const { look, view } = figure, name = `${figure.name}_${this.choices.example + 1}_${look.attention.name}`;
+      const { look, view } = figure, { steps } = this.page, { example, step } = this.choices;
+      const parts = [figure.name, example + 1, look.attention.name];
+      if (this.view !== "map") parts.push(this.view);
+      if (steps.length > 1) parts.push(`step ${steps[step].replace(/\W/g, "")}`);
+      const name = parts.join("_");
       const scores = figure.querySelector(".scores") && workingsOf(look.attention);
       return [{ name, look, view }, ...(scores ? [{ name: `${name}_score`, look, view: scores }] : [])];
     });
@@ -442,22 +464,29 @@ function options(select, pairs) {
 
 // The largest weights of the row as a sentence; of a path, the step.
 function sentence({ attention: a, head, query, key }) {
-  if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${shorten(a.queries[query])}`;
+  if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${a.queryNames[query]}`;
   const parts = a.topTexts(head, query, 2).filter(([, text]) => !text.endsWith("0.00"));
-  const list = parts.map(([k, text]) => `${text} ${shorten(a.keys[k])}`).join(", ");
-  const [title] = a.titles, label = shorten(a.queries[query]), at = `${title} ${query + 1}`;
-  const row = title && label !== at ? `${at}, ${label}` : label;
-  return `${row}: ${list}. At ${shorten(a.keys[key])}: ${a.text(head, query, key)}.`;
+  const list = parts.map(([k, text]) => `${a.keyNames[k]} (${text})`).join(", ") || "nothing";
+  const [title] = a.titles, label = shorten(a.queries[query], 80), at = `${title} ${query + 1}`;
+  const row = title && label !== at ? `${at}, ${label},` : label;
+  return `${row} attends to ${list}. At ${a.keyNames[key]}: ${a.text(head, query, key)}.`;
+}
+
+// Scrolls an element sideways so that it shows what is from `left` to `right`.
+function showWithin(box, left, right) {
+  if (left < box.scrollLeft || right > box.scrollLeft + box.clientWidth) {
+    box.scrollLeft = (left + right - box.clientWidth) / 2;
+  }
 }
 
 function rowTable(look) {
   const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
   const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
-  const caption = element("caption", {}, element("bdi", { textContent: shorten(a.queries[query]) }));
-  const mark = a.prefix(head);
-  if (entropy !== null) caption.append(` attends to ${mark}${Math.exp(entropy).toFixed(1)} keys (entropy ${mark}${entropy.toFixed(2)} nats)`);
-  const lines = a.topTexts(head, query, 4).map(([k, text]) => row(shorten(a.keys[k]), text));
-  const here = row(`here: ${shorten(a.keys[key])}`, a.text(head, query, key));
+  const caption = element("caption", {}, element("bdi", { textContent: a.queryNames[query] }));
+  const mark = a.prefix(head), isEmpty = !a.top(head, query)[0]?.[1];
+  caption.append(isEmpty ? ": no weight" : `: entropy ${mark}${entropy.toFixed(2)} nats, perplexity ${mark}${Math.exp(entropy).toFixed(1)}`);
+  const lines = a.topTexts(head, query, mark ? 3 : 4).map(([k, text]) => row(a.keyNames[k], text));
+  const here = row(`here: ${a.keyNames[key]}`, a.text(head, query, key));
   return element("table", {}, caption, element("tbody", {}, ...lines, here));
 }
 
@@ -466,12 +495,12 @@ function tableOf(look, name, wantsAll) {
   const { attention: a, head } = look, isWhole = wantsAll && look.rows.length * look.columns.length <= MAX_CELLS;
   const note = element("p", { className: "note", textContent: `only the largest weights: a table of all has at most ${MAX_CELLS} cells` });
   const cell = (tag, textContent) => element(tag, { textContent });
-  const titles = isWhole ? look.columns.map((k) => shorten(a.keys[k]))
-    : Array.from({ length: a.tops }, (_, i) => `${a.titles[1]} ${i + 1}`);
+  const titles = isWhole ? look.columns.map((k) => a.keyNames[k])
+    : ["largest", "2nd", "3rd", "4th", "5th"].slice(0, a.tops);
   const texts = (q) => (isWhole ? a.texts(head, q, look.columns)
-    : a.topTexts(head, q, 3).map(([k, text]) => `${shorten(a.keys[k])} ${text}`));
+    : a.topTexts(head, q, 3).map(([k, text]) => `${a.keyNames[k]} (${text})`));
   const head_ = element("tr", {}, ...[a.titles[0], ...titles].map((x) => cell("th", x)));
-  const lines = look.rows.map((q) => element("tr", {}, cell("th", shorten(a.queries[q])), ...texts(q).map((text) => cell("td", text))));
+  const lines = look.rows.map((q) => element("tr", {}, cell("th", a.queryNames[q]), ...texts(q).map((text) => cell("td", text))));
   const made = element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
   return wantsAll && !isWhole ? [note, made] : [made];
 }

@@ -49,6 +49,7 @@ class Attention {
     this.chosen = array(page, Int32Array, map.chosen);
     this.tops = this.topKeys.length / (this.heads * this.rows);
     this.details = detailsOf(page, map.details);
+    [this.queryNames, this.keyNames] = [map.queries, map.keys].map(namesOf);
     this.mixed = new Map();
   }
 
@@ -125,10 +126,17 @@ class Attention {
     return this.top(head, row)[0]?.[0] ?? 0;
   }
 
-  // Entropy of a row in nats; null for a mixture of heads.
+  // Entropy of a row in nats; of a mixture of heads, that of the rounded weights.
   entropyOf(head, row) {
-    if (!this.isSingle(head)) return null;
-    return this.entropies[(this.heads === 1 ? 0 : head) * this.rows + row];
+    if (this.isSingle(head)) return this.entropies[(this.heads === 1 ? 0 : head) * this.rows + row];
+    const weights = this.mix(head).subarray(row * this.columns, (row + 1) * this.columns);
+    return -weights.reduce((sum, w) => sum + (w ? w * Math.log(w) : 0), 0);
+  }
+
+  // The first row with a weight above 0.
+  get firstRow() {
+    const row = this.queries.findIndex((_, q) => this.top("max", q)[0]?.[1]);
+    return Math.max(row, 0);
   }
 
   // Predicted position of a query, or null.
@@ -162,6 +170,14 @@ class Attention {
     }
     return this.drawn;
   }
+}
+
+// Labels as they stand in sentences and tables: longer than on an axis, and with their
+// number if there are several of a name.
+function namesOf(labels) {
+  const counts = new Map();
+  for (const label of labels) counts.set(label, 1 + (counts.get(label) ?? 0));
+  return labels.map((label, i) => shorten(label, 80) + (counts.get(label) > 1 ? ` [${i + 1}]` : ""));
 }
 
 function offscreen(image) {

@@ -15,6 +15,8 @@ from base.records import ScoreDetails
 from training import checkpoints, moments, run_directory, trained
 from training.task import Prediction
 
+PYTHON = ".venv/bin/python"  # of a clone, in the commands of examples
+
 
 class Example(NamedTuple):
     """An example and the answers to it.
@@ -55,7 +57,7 @@ def of_lines(
     answers, steps = _answers(
         workdirs, which, lambda run: run.predict(lines), scores, {}
     )
-    predict = f"python predict.py --workdir={shlex.quote(str(workdirs[0]))}"
+    predict = f"{PYTHON} predict.py --workdir={shlex.quote(str(workdirs[0]))}"
     examples = [
         Example(line, f"printf '%s\\n' {shlex.quote(line)} | {predict}", each)
         for line, each in zip(lines, answers, strict=True)
@@ -100,8 +102,8 @@ def of_split(
     examples = []
     for number, each in enumerate(answers, 1):
         title = f"{split} {number}: {each[0][-1].heading or each[0][-1].caption}"
-        example = [f"--split={split}", f"--examples={number}"]
-        command = shlex.join(["python", "explore.py", *flags, *example])
+        example = [f"--split={split}", f"--examples={number}", "--out=example.html"]
+        command = shlex.join([PYTHON, "explore.py", *flags, *example])
         examples.append(Example(title, command, each))
     return Examples(examples, [path.name for path in workdirs], steps)
 

@@ -57,13 +57,13 @@ const player = {
     const write = before + memory + this.GAP, after = write + m.writers * this.HEAD;
     return {
       ...m, vectors, heights, row, memory, input, output, read, before, write, after,
-      time: Math.min(room / m.steps, 16), slot: Math.min(room / m.slots, 24),
+      time: Math.max(2, Math.min(room / m.steps, 16)), slot: Math.max(2, Math.min(room / m.slots, 24)),
     };
   },
 
   size(look) {
     const { after, memory, slots, slot, steps, time, vectors } = this.layout(look);
-    const room = Math.max(slots * slot + 14 + this.VECTOR * vectors, steps * time, 300);
+    const room = Math.max(slots * slot + 14 + this.VECTOR * vectors, steps * time, 340);
     return [this.LEFT + room + 4, after + memory + 22];
   },
 
@@ -102,7 +102,7 @@ const player = {
       p.frame(left, y, across, l.memory, ink().faint, 1);
       label(y + l.memory / 2, name);
     }
-    p.text(left, l.after + l.memory + 12, `slots 0 to ${l.slots - 1}; blue above 0, orange below`, { fill: ink().faint, limit: 80 });
+    p.text(8, l.after + l.memory + 12, `slots 0 to ${l.slots - 1}; blue above 0, orange below`, { fill: ink().faint, limit: 80 });
   },
 
   at(look, x, y) {

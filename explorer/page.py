@@ -139,6 +139,9 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
     top = min(_TOP, weights.shape[-1])
     keys = np.argsort(-weights, axis=-1, kind="stable")[..., :top]
     logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+    entropy = -np.sum(weights * logs, -1)
+    if attention.rounded:  # rounded rows may have a sum above 1
+        entropy = np.minimum(entropy, np.log(max(weights.shape[-1], 1)))
     packed = {
         "name": attention.name,
         "layer": attention.layer,
@@ -151,7 +154,7 @@ def _map(arrays: _Arrays, attention: AttentionMap) -> Mapping[str, Any]:
         "window": attention.window,
         "hard": attention.hard,
         "weights": arrays.add(np.rint(255 * weights.clip(0, 1)), "<u1"),
-        "entropy": arrays.add(-np.sum(weights * logs, -1), "<f4"),
+        "entropy": arrays.add(entropy, "<f4"),
         "top_keys": arrays.add(keys, "<u2"),
         "top_weights": arrays.add(np.take_along_axis(weights, keys, -1), "<f4"),
     }

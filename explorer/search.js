@@ -55,6 +55,12 @@ const searchTree = {
     p.text(this.LEFT, h - 10, "log-probabilities; at </s> divided by the length penalty", { fill: ink().faint, limit: 80 });
   },
 
+  // Where the chosen step begins and ends.
+  edges(look) {
+    const left = this.LEFT + (look.query + 1) * this.STEP;
+    return [left, left + this.STEP];
+  },
+
   at(look, x) {
     const step = Math.floor((x - this.LEFT) / this.STEP) - 1;
     return step >= 0 && step < look.attention.rows ? [step, look.key] : null;
@@ -62,11 +68,23 @@ const searchTree = {
 };
 VIEWS.search = searchTree;
 
+// The words of a hypothesis.
+function wordsOf(node) {
+  return node.parent ? `${wordsOf(node.parent)} ${shorten(node.token)}`.trim() : "";
+}
+
+// The first hypothesis of the chosen step as a sentence.
+function beamSentence({ tree, query }) {
+  const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
+  if (!nodes.length) return `step ${query + 1}: the search has ended`;
+  const best = nodes.find(({ isBest }) => isBest) ?? nodes[0];
+  return `step ${query + 1}, ${best.isBest ? "on the way to the answer" : "first"}: ${wordsOf(best)} (${best.score.toFixed(2)}), one of ${nodes.length}`;
+}
+
 // The hypotheses of a step in numbers.
 function beamTable({ tree, query }) {
   const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
-  const text = (node) => (node.parent ? `${text(node.parent)} ${shorten(node.token)}`.trim() : "");
-  const line = (node) => element("tr", {}, ...[node.score.toFixed(3), text(node)].map((textContent) => element("td", { textContent })));
+  const line = (node) => element("tr", {}, ...[node.score.toFixed(3), wordsOf(node)].map((textContent) => element("td", { textContent })));
   const caption = element("caption", { textContent: `The beam at step ${query + 1}` });
   return element("table", { className: "beam" }, caption, element("tbody", {}, ...nodes.map(line)));
 }

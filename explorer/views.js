@@ -1,7 +1,7 @@
 // The views of an attention. Each has `size` and `paint` for a `Look`, and says which
 // query and key are under the pointer: `at(look, x, y)` is [query, key], null for none.
 
-const WIDTH = 860, MAX_CELL = 24, LABELS = 9; // pixels; labels need cells of 9
+const WIDTH = 860, MAX_CELL = 24, MIN_ROW = 18, LABELS = 12; // pixels; labels need cells of 12
 const MANY = 4096; // cells that an SVG has as rectangles; above, an image
 
 // What is looked at: an attention, with the choices of the reader.
@@ -40,7 +40,7 @@ class Look {
   }
 }
 
-const NO_OP = new Set(["<s>", "</s>", "<pad>", "<unk>", "end", ".", "·.", "nil"]);
+const NO_OP = new Set(["<s>", "</s>", "<pad>", ".", "·."]);
 
 const labelSpace = (labels, limit) =>
   Math.min(limit, 14 + 7 * Math.max(1, ...labels.map((x) => Math.min(Array.from(x.slice(0, 100)).length, MAX_LABEL))));
@@ -52,7 +52,7 @@ const heatMap = {
     const { attention: a, rows, columns } = look;
     const left = labelSpace([...a.queries, a.titles[0]], 182), top = labelSpace(a.keys, 182) + 18;
     const width = Math.min(MAX_CELL, (look.width - left) / columns.length);
-    const height = Math.min(MAX_CELL, Math.max(width, 2), 1400 / rows.length);
+    const height = Math.min(MAX_CELL, Math.max(width, rows.length > 40 ? 2 : MIN_ROW), 1400 / rows.length);
     return { left, top, width, height };
   },
 
@@ -150,6 +150,15 @@ const differenceMap = {
   paint(p, look) {
     const { other, queries, keys } = look;
     this.cells(p, look, (q, k) => other.weight(queries.get(q), keys.get(k)) - look.weight(q, k));
+  },
+
+  // The weight of the other and the difference at the chosen cell, as texts, or null.
+  pair({ attention: a, head, other, queries, keys, query, key }) {
+    if (!queries.has(query) || !keys.has(key)) return null;
+    const texts = [a.text(head, query, key), other.attention.text(other.head, queries.get(query), keys.get(key))];
+    const [first, second] = texts.map((text) => Number(text.replace("≈ ", "")));
+    const difference = second - first, mark = texts.join().includes("≈") ? "≈ " : "";
+    return [texts[1], `${mark}${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(3)}`];
   },
 };
 

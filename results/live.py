@@ -101,7 +101,9 @@ def commands(live: Live) -> list[str]:
         config, *overrides = shlex.split(training)
         flag = f"--config={config_file(config)}"
         workdir = f"--workdir={_workdir(live, number).relative_to(ROOT)}"
-        lines.append(shlex.join(["python", "train.py", flag, workdir, *overrides]))
+        lines.append(
+            shlex.join([".venv/bin/python", "train.py", flag, workdir, *overrides])
+        )
     return lines
 
 

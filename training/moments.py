@@ -23,7 +23,7 @@ from training.task import Prediction, Task
 EXAMPLES = 10
 SPLIT = "validation"
 _MIN_STEPS = 100  # no moments in shorter trainings
-_NOTE = "Weights of a moment of the training have 8 bits."
+_NOTE = "Weights stored during training are rounded to 1/255."
 
 
 def steps(total: int, count: int) -> set[int]:

@@ -184,8 +184,10 @@ class Adding(Task):
         text, count = f"{estimate:.4f}", len(inputs)
         if "length" in example or "mask" in example:
             count = length
-        keys = [f"{x:g}" for x in inputs[:count, 0]]
-        maps = tuple(attention_map(x, ["estimate"], keys) for x in records)
+        keys = [f"{x + 0:.3g}" for x in inputs[:count, 0]]
+        maps = tuple(
+            attention_map(x, ["estimate"], keys, ("estimate", "value")) for x in records
+        )
         if np.sum(example.get("mask", np.ones(len(inputs)))) > count:
             # Padding is part of the softmax, so its weights cannot be recomputed from
             # these steps.

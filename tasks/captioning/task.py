@@ -308,14 +308,18 @@ class Captioning(Task):
                     truth = example.boxes / np.tile(example.image.shape[:2], 2)
                     places, note = places._replace(truth=truth), _NOTE
         attention = tuple(
-            attention_map(x, words, grid_labels(side, side))._replace(
-                places=places, note=note
-            )
+            attention_map(
+                x, words, grid_labels(side, side), ("word", "region")
+            )._replace(places=places, note=note)
             for x in hypothesis.records
         )
         strip = Strip(words, maps, word_boxes(example, words))
         text, details = " ".join(words), Details(example, strip)
-        return Prediction(text, hypothesis.score, attention, details=details)
+        references = " | ".join(details.references)
+        caption = f"references: {references}" if references else ""
+        return Prediction(
+            text, hypothesis.score, attention, caption=caption, details=details
+        )
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns the metrics of `tasks.captioning.metrics`; see `Task`.

@@ -359,6 +359,7 @@ def _map(image: np.ndarray, record: AttentionRecord) -> AttentionMap:
         grid_labels(*queries),
         grid_labels(*keys),
         layer=record.layer,
+        titles=("place", "attended place"),
         places=Places(grid(*keys), image, queries=grid(*queries)),
         details=details and details.cut(math.prod(queries), math.prod(keys)),
     )

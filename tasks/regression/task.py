@@ -174,7 +174,8 @@ class Regression(Task):
         """
         weights, x, text = answer.weights, float(example), f"{answer.context[0]:.6g}"
         keys = [f"{value:g}" for value in self.x]
-        maps = (AttentionMap("attention", weights[None, None], [f"{x:g}"], keys),)
+        each = AttentionMap("attention", weights[None, None], [f"{x:g}"], keys)
+        maps = (each._replace(titles=("x", "training point")),)
         caption = f"f({x:g}) = {text}"
         return Prediction(text, float(weights.max()), maps, caption=caption, details=x)
 

@@ -51,6 +51,7 @@ from training.configuration import EvaluationConfig, ModelConfig
 from training.state import LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
+_TITLES = "character", "frame"  # of the axes of attention
 _FRAMES = 1024  # of an utterance that shows the positions of the attention
 
 
@@ -304,7 +305,7 @@ def _prediction(
     weights = np.asarray(hypothesis.weights)[: len(text), :positions]
     keys = [f"frame {frames * position}" for position in range(positions)]
     places = _places(example.spectrogram, positions, frames)
-    maps = (attention_map(x, list(text), keys) for x in hypothesis.records)
+    maps = (attention_map(x, list(text), keys, _TITLES) for x in hypothesis.records)
     return Prediction(
         composed(text),
         hypothesis.score,

@@ -335,8 +335,11 @@ class Translation(Task):
         if (tree := answer.ranked[0].tree) is not None:
             label = np.vectorize(self._label, otypes=[object])
             tree = tree._replace(tokens=label(tree.tokens))
+        caption = "alignment"
+        if example.reference:
+            caption = f"reference: {example.reference}"
         return best._replace(
-            attention=answer.maps, others=tuple(others), caption="alignment", tree=tree
+            attention=answer.maps, others=tuple(others), caption=caption, tree=tree
         )
 
     def _label(self, token: int) -> str:

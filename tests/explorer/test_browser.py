@@ -82,11 +82,13 @@ def test_pointing_and_arrow_keys_read_the_same_cell(opened):
     x, y = cell(page, 1, 1)
     canvas.hover(position={"x": x, "y": y})
     assert "target" not in page.inner_text("#live")
-    assert page.inner_text("#live").startswith("query 2, r: 0.50 k, 0.50 l. At l:")
+    assert page.inner_text("#live").startswith(
+        "query 2, r, attends to k (0.50), l (0.50). At l:"
+    )
     canvas.focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
-    assert page.inner_text("#live") == "query 1, q: 1.00 k. At k: 1.000."
+    assert page.inner_text("#live") == "query 1, q, attends to k (1.00). At k: 1.000."
 
 
 def test_a_click_holds_the_cell(opened):
@@ -255,7 +257,7 @@ def test_pointer_networks_draw_their_path(opened):
     page = opened(content([points()]))
     assert page.evaluate("window.explorer.view") == "image"
     page.click(".steps button:nth-child(2)")
-    assert page.inner_text("#live").startswith("query 2, 2:")
+    assert page.inner_text("#live").startswith("query 2, 2, attends to 2")
     assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"
 
 
@@ -356,6 +358,52 @@ def test_a_table_of_all_weights_marks_those_that_are_rounded(opened):
     assert page.locator(".scroll tbody td").count() == 5 * 150
 
 
+def test_the_live_line_has_both_weights_of_a_difference(opened):
+    runs = [[[1.0, 0], [0.5, 0.5]], [[0.25, 0.75], [0.5, 0.5]]]
+    answers = [[predicted([two_cells()._replace(weights=np.array([x]))])] for x in runs]
+    given = Examples([Example("a line", "", answers)], ["a", "b"], ["1"])
+    page = opened(given, "difference=true&view=map&query=0&key=0")
+    expected = "At k: 1.000. Second: 0.250, difference −0.750."
+    assert page.inner_text("#live").endswith(expected)
+
+
+def test_a_row_without_weights_attends_to_nothing(opened):
+    weights = np.array([[[0.0, 0], [0.5, 0.5]]])
+    page = opened(content([two_cells()._replace(weights=weights)]), "view=map")
+    assert page.inner_text("#live").startswith("query 2,")  # the first with weights
+    page.locator(".panel canvas").first.press("ArrowUp")
+    assert "q, attends to nothing. At k: 0.000." in page.inner_text("#live")
+    assert page.inner_text(".row caption") == "q: no weight"
+
+
+def test_equal_labels_are_told_apart(opened):
+    page = opened(content([attention(["a", "b"], ["x", "y", "x"])]), "view=map&query=0")
+    texts = page.locator(".row td:first-child").all_inner_texts()
+    assert sorted(texts[:3]) == ["x [1]", "x [3]", "y"]
+
+
+def test_controls_are_shown_where_they_change_the_drawing(opened):
+    given = attention(tokens(2), tokens(3), heads=2)
+    page = opened(content([given]), "view=map")
+    visible = {
+        "map": ["scale", "threshold", "hide"],
+        "ribbons": ["threshold", "hide"],
+        "heads": ["scale", "threshold", "hide"],
+    }
+    for view, names in visible.items():
+        page.select_option("#view", view)
+        each = [x for x in visible["map"] if page.locator(f"#{x}").is_visible()]
+        assert each == names
+
+
+def test_a_held_cell_says_how_to_release_it(opened):
+    page = opened(content([two_cells()]), "view=map")
+    page.locator(".panel canvas").first.press("Enter")
+    assert "press Esc to release" in page.inner_text("#live")
+    page.keyboard.press("Escape")
+    assert "release" not in page.inner_text("#live")
+
+
 def test_the_slider_shows_moments_of_the_training(opened):
     early, late = (
         content([two_cells()._replace(weights=np.array([[w, w]]))]).examples[0]
@@ -363,9 +411,9 @@ def test_the_slider_shows_moments_of_the_training(opened):
     )
     both = early._replace(answers=[[early.answers[0][0], late.answers[0][0]]])
     page = opened(Examples([both], ["a"], ["10", "20"]), "view=map")
-    assert "1.00 k" in page.inner_text("#live")
+    assert "to k (1.00)" in page.inner_text("#live")
     page.locator("#step").fill("0")
-    assert "0.50 k, 0.50 l" in page.inner_text("#live")
+    assert "k (0.50), l (0.50)" in page.inner_text("#live")
     assert page.inner_text("#step-text") == "10"
 
 
@@ -499,7 +547,7 @@ def test_a_pointer_on_a_map_of_512_tokens_is_followed_within_60_milliseconds(ope
     assert len(queries) == 20
     assert (page.cpu_seconds() - before) / 20 < 0.06
     page.evaluate("window.explorer.choose(511, 0)")
-    assert page.inner_text("#live").startswith("query 512, token 511:")
+    assert page.inner_text("#live").startswith("query 512, token 511, ")
 
 
 def test_the_clock_counts_the_work_of_a_page_and_no_waiting(opened):

@@ -271,6 +271,23 @@ def test_the_tree_of_a_search_fades_what_no_finished_hypothesis_continues(opened
     assert texts.count("</s>") == 2 and "-0.20" in texts
 
 
+def test_arrow_keys_move_along_a_search_and_keep_the_step_in_view(opened):
+    page = opened(searched(), "view=search&query=0")
+    page.set_viewport_size({"width": 320, "height": 800})
+    expected = "step 1, on the way to the answer: a (-0.10), one of 2"
+    assert page.inner_text("#live") == expected
+    page.locator(".panel canvas").first.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "step 3, on the way to the answer: a c </s>" in page.inner_text("#live")
+    left, right, width, end = page.evaluate("""() => {
+        const box = document.querySelector(".view");
+        const { look } = document.querySelector(".panel");
+        const end = box.scrollLeft + box.clientWidth;
+        return [box.scrollLeft, end, ...searchTree.edges(look)];
+    }""")
+    assert left <= width and end <= right and left > 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("make", "view"),
