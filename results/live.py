@@ -71,7 +71,7 @@ pointer_sorting | pointer_sorting:tiny | 3
     | A pointer network learns to sort five numbers
 pointer_hull | pointer_hull:tiny | 3 | A pointer network learns convex hulls
 pointer_tsp | pointer_tsp:tiny | 3 | A pointer network learns tours of five cities
-captioning | captioning --config.train_steps=1200 | 2
+captioning | captioning | 2
     | Show, Attend and Tell learns to describe scenes
 las_digits | las_digits --config.train_steps=1500 | 1
     | Listen, Attend and Spell learns to spell spoken digits
