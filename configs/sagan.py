@@ -96,7 +96,7 @@ VARIANTS = {
     | steps(1_000_000),
     "smoke": SMOKE
     | {
-        "model.size": 8,
+        "model.size": 16,
         "model.channels": 4,
         "attention.generator": (8,),
         "attention.discriminator": (4,),

@@ -498,7 +498,9 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
         run_directory.check(workdir)
         raise UserError(f"{workdir} has no run: {path} is missing")
     try:
-        config = encoding.decode(encoding.read_json(workdir))
+        settings = encoding.read_json(workdir)
+        settings.pop("extended", None)  # the history of the run, not a field
+        config = encoding.decode(settings)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(
             f"{path} is damaged ({one_line(error)}): {encoding.RESTORE}"

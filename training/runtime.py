@@ -135,6 +135,10 @@ def _line(error: Exception) -> str | None:
             "`make env` all packages"
         )
     reason = " ".join(str(error).split())
+    if "Unable to initialize backend" in reason and "JAX_PLATFORMS" in os.environ:
+        return f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']}: {reason}"
+    if isinstance(error, ValueError) and _is_from_jax_config(error):
+        return f"the variables JAX_* of the environment: {reason}"
     if isinstance(error, MemoryError):
         return f"out of memory, reduce the sizes: {reason}"
     if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in reason:  # of jax
@@ -143,6 +147,12 @@ def _line(error: Exception) -> str | None:
         name = "" if error.filename is None else f"{error.filename}: "
         return f"{name}{error.strerror}"
     return None
+
+
+def _is_from_jax_config(error: Exception) -> bool:
+    """Returns whether jax raised an error as it read the environment at its import."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "jax._src.config"
 
 
 def write_line(text: str) -> None:
@@ -285,8 +295,8 @@ def commit() -> str:
 def changes() -> bytes:
     """Returns how the Python files differ from those of the commit, as a patch.
 
-    Untracked files at the root and in folders with tracked ones are additions; files
-    that git ignores are left out. Empty without git.
+    Untracked files at the root, in folders with tracked ones and in packages are
+    additions; files that git ignores are left out. Empty without git.
     """
     tracked = _git("ls-files", "-z", "--", "*.py")
     if not tracked:
@@ -294,7 +304,9 @@ def changes() -> bytes:
     folders = {name.partition(b"/")[0] for name in tracked.split(b"\0")}
     patch = _git(*_DIFF, "HEAD", "--", "*.py", failed=b"the changes are unknown\n")
     others = _git("ls-files", "-z", "--others", "--exclude-standard", "--", "*.py")
-    for name in filter(None, others.split(b"\0")):
+    names = [name for name in others.split(b"\0") if name]
+    folders |= {x[:-12] for x in names if re.fullmatch(rb"[^/]+/__init__\.py", x)}
+    for name in names:
         folder, separator, _ = name.partition(b"/")
         if folder in folders or not separator:
             patch += _git(*_DIFF, "--no-index", "--", os.devnull, os.fsdecode(name))

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 from base import asset_files, storage
 from base.errors import UserError, parse_json
 from base.ranges import Choice
+from tasks.common.text import normal
 
 REFUSE, LEAVE_OUT = "refuse", "leave_out"
 Damaged = Annotated[str, Choice((REFUSE, LEAVE_OUT))]  # of `config.data.damaged`
@@ -147,7 +148,7 @@ class UserFiles:
             stat = path.stat()
             digest = storage.sha256(storage.read_regular(path))
         except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
+            return 0, 0, "", f"{path} cannot be read: {error.strerror}"
         if before and before[2] == digest:
             return (stat.st_size, stat.st_mtime_ns, *before[2:])
         try:
@@ -173,6 +174,20 @@ def read_text(path: Path, name: str) -> str:
     return text
 
 
+def filled_lines(text: str, name: str) -> list[tuple[int, str]]:
+    """Returns numbers, from 1, and lines that are not blank and have no empty field.
+
+    Prints how many lines have an empty field beside a tab; these are left out.
+    """
+    lines = [x for x in enumerate(storage.lines(text, name), 1) if x[1].strip()]
+    full = [
+        (n, x) for n, x in lines if "\t" not in x or all(map(normal, x.split("\t")))
+    ]
+    if count := len(lines) - len(full):
+        print(f"data: {name}: {count:,} lines empty on one side", file=sys.stderr)
+    return full
+
+
 def read_list(
     path: Path, name: str, plain: Callable[[str], str], files: UserFiles
 ) -> list[tuple[Path, str]]:
@@ -191,12 +206,10 @@ def read_list(
 
     Raises:
         UserError: for a list that is empty, a file that is missing or damaged, a line
-            without a path or with an empty text, or if all files are left out.
+            without a tab or with a text of no words, or if all files are left out.
     """
     entries = []
-    for number, line in enumerate(storage.lines(read_text(path, name), name), 1):
-        if not line.strip():
-            continue
+    for number, line in filled_lines(read_text(path, name), name):
         first, _, text = line.partition("\t")
         if not (first.strip() and plain(text)) or "\t" in text:
             raise UserError(f"{name}, line {number}: must be a path, a tab and a text")
@@ -214,7 +227,10 @@ def read_list(
 
 
 def _is_current(path: Path, finding: _Finding | None) -> bool:
-    stat = path.stat()
+    try:
+        stat = path.stat()
+    except OSError:  # such as a link that leads nowhere
+        return False
     return finding is not None and finding[:2] == (stat.st_size, stat.st_mtime_ns)
 
 

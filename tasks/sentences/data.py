@@ -30,7 +30,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad, take
 from tasks.common.packages import fetch
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS, read_splits
 from tasks.common.text import normal as normal_form
-from tasks.common.user_files import read_text
+from tasks.common.user_files import filled_lines, read_text
 from tasks.common.vocabulary import EOS, PAD, Words, by_frequency
 from tasks.language.text_data import normal_lines
 from tasks.sentences import entailment
@@ -116,12 +116,11 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
 
 def _read_file(path: Path, name: str) -> list[Example]:
     examples = []
-    for number, line in enumerate(storage.lines(read_text(path, name), name), 1):
-        if line.strip():
-            example = parse(line, f"{name}, line {number}")
-            undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority
-            if not undecided:
-                examples.append(example)
+    for number, line in filled_lines(read_text(path, name), name):
+        example = parse(line, f"{name}, line {number}")
+        undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority
+        if not undecided:
+            examples.append(example)
     if not examples:
         raise UserError(f"{name}: must have at least one example")
     return examples

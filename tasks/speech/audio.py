@@ -22,6 +22,7 @@ from tasks.speech import features
 from tasks.speech.utterances import Source, Utterance
 
 _MIN_SECONDS, _MAX_SECONDS = 0.05, 60
+_FORMATS = b"RIFF", b"fLaC", b"OggS"
 _STREAMED = 0x7FFFF000  # a WAV file written to a pipe claims at least so many bytes
 
 
@@ -39,14 +40,14 @@ def read(path: Path) -> tuple[np.ndarray, int]:
 
     try:
         content = storage.read_regular(path)
+        if not content.startswith(_FORMATS):  # soundfile reads more, also if cut
+            raise UserError(f"audio {path} cannot be read: not a WAV, FLAC or Ogg file")
         samples, rate = soundfile.read(io.BytesIO(content), always_2d=True)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"audio {path} cannot be read: {reason}") from None
     except soundfile.SoundFileError:
-        damaged = content.startswith((b"RIFF", b"fLaC", b"OggS"))
-        reason = "damaged" if damaged else "not a WAV, FLAC or Ogg file"
-        raise UserError(f"audio {path} cannot be read: {reason}") from None
+        raise UserError(f"audio {path} cannot be read: damaged") from None
     if missing := _missing_bytes(content):
         raise UserError(f"audio {path} is cut: it lacks its last {missing:,} bytes")
     if not np.isfinite(samples).all():

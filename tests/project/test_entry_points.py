@@ -164,6 +164,28 @@ def test_the_number_of_cpu_devices_is_checked(command, monkeypatch):
         assert result.errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JAX_PLATFORMS", "foo"),
+        ("JAX_ENABLE_X64", "maybe"),
+        ("JAX_DEBUG_NANS", "perhaps"),
+        ("JAX_DEFAULT_MATMUL_PRECISION", "foo"),
+    ],
+)
+def test_a_variable_that_jax_cannot_read_is_one_line(name, value, tmp_path):
+    config = "--config=configs/kernel_regression.py:smoke"
+    command = [sys.executable, "train.py", config, f"--workdir={tmp_path / 'run'}"]
+    environ = {**os.environ, name: value}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True
+    )
+    lines = [x for x in done.stderr.splitlines() if not x.startswith("memory: ")]
+    assert done.returncode == 1 and len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ") and value in lines[0]
+    assert name.removeprefix("JAX_").lower() in lines[0].lower()
+
+
 def test_a_missing_package_of_the_evaluation_stops_before_training(
     tmp_path, monkeypatch
 ):

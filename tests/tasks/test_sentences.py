@@ -220,11 +220,13 @@ def test_another_line_is_an_error(line):
         sentences.parse(line, "x")
 
 
-def test_own_sentences_are_read_and_pairs_without_agreement_left_out(tmp_path):
+def test_own_sentences_are_read_and_pairs_without_agreement_left_out(tmp_path, capsys):
     lines = [json.dumps(SNLI | {"gold_label": x}) for x in ["a", "b", "-"] * 10]
+    lines += ["a\tfilm\t ", "\tfilm\tfilm", "a\t\tfilm"]
     (tmp_path / "train").write_text("\n".join(lines))
     files = {"train": str(tmp_path / "train"), "validation": "", "test": ""}
     splits = sentences.read("files", files, 1000)
+    assert "train: 3 lines empty on one side" in capsys.readouterr().err
     assert [len(splits[x]) for x in ("train", "validation", "test")] == [17, 2, 1]
     folder = tmp_path / "assets"
     prepared = sentences.create(splits, folder, vocab_size=100)

@@ -246,6 +246,14 @@ def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
         audio.read_list(tmp_path / "none")
 
 
+def test_lines_of_a_list_that_are_empty_on_one_side_are_left_out(tmp_path, capsys):
+    soundfile.write(tmp_path / "a.wav", np.full(800, 0.1), 8000)
+    path = tmp_path / "list.tsv"
+    path.write_text("none.wav\t\n\n\ttwo\na.wav\tone\nnone.wav\t \u200a\n")
+    assert audio.read_list(path) == [(tmp_path / "a.wav", "one")]
+    assert "list.tsv: 3 lines empty on one side" in capsys.readouterr().err
+
+
 def test_without_espeak_its_source_is_refused_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="needs the program espeak-ng") as error:

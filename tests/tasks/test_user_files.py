@@ -24,6 +24,27 @@ def cut(count):
     return lambda path: path.write_bytes(path.read_bytes()[:-count])
 
 
+def test_audio_of_another_format_is_refused(tmp_path):
+    for format in ("AIFF", "RF64", "W64", "AU"):  # of which a cut file can be read
+        path = recording(tmp_path / f"a.{format}", format=format)
+        with pytest.raises(UserError, match="not a WAV, FLAC or Ogg file"):
+            audio.read(path)
+
+
+@pytest.mark.parametrize("damaged", ["refuse", "leave_out"])
+def test_a_link_that_leads_nowhere_is_a_damaged_file(tmp_path, damaged):
+    (tmp_path / "none.wav").symlink_to(tmp_path / "nowhere.wav")
+    (tmp_path / "round.wav").symlink_to(tmp_path / "round.wav")
+    paths = [recording(tmp_path / "a.wav"), *tmp_path.glob("[nr]*.wav")]
+    files = UserFiles(audio.read, "audio", damaged)
+    if damaged == "refuse":
+        with pytest.raises(UserError, match="wav cannot be read: .*leave_out leaves"):
+            files.check(paths, "a list")
+    else:
+        files.check(paths, "a list")
+        assert [path for path in paths if files.uses(path)] == paths[:1]
+
+
 def half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 

@@ -209,6 +209,24 @@ def test_a_process_that_is_lost_before_it_joins_is_named(number, fault, tmp_path
 
 
 @pytest.mark.jobs
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_is_stopped_as_the_last_one_joins_is_told(signal_, tmp_path):
+    port = jobs.free_port()
+    processes = {n: start_one(n, tmp_path, 3, port) for n in (0, 2)}
+    for n in processes:
+        wait_for_line(tmp_path, n, "missing: process 1")
+    os.kill(processes[2].pid, signal.SIGSTOP)
+    processes[1] = start_one(1, tmp_path, 3, port)
+    for n in (0, 1):
+        wait_for_line(tmp_path, n, f"{WAITING}all processes have joined, one does not")
+        processes[n].send_signal(signal_)
+    for n in (0, 1):
+        assert processes[n].wait(5) in (128 + signal_, FAULT)
+    processes[2].kill()
+    processes[2].wait()
+
+
+@pytest.mark.jobs
 @pytest.mark.parametrize(("number", "count"), [(0, 2), (1, 2), (0, 3), (1, 3)])
 @pytest.mark.parametrize("place", ["step", "compilation"])
 def test_a_killed_process_is_named_in_one_line(number, count, place, tmp_path):

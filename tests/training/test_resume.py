@@ -31,7 +31,7 @@ from tasks.questions.task import QuestionAnswering
 from tasks.sentences.task import SentenceClassification
 from tasks.speech.task import Listening
 from tasks.translation.task import Translation
-from training import checkpoints, configuration, loop
+from training import checkpoints, loop, trained
 from training.optimizers import SCHEDULES, make_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,8 @@ def test_a_longer_schedule_counts_from_the_step_at_which_the_run_goes_on(tmp_pat
     parts = tmp_path / "parts"
     loop.train(config(12), parts)
     assert loop.train(config(18), parts) == 0
-    assert len(configuration.load(parts).extended) == 1
+    assert len(json.loads((parts / "config.json").read_text())["extended"]) == 1
+    assert trained.load(parts).evaluate("validation").scores
     # The same run, with both schedules in one.
     both = [*rates(config(12))[:12], *rates(config(18))[12:]]
     assert both[11] == 0 < both[12]

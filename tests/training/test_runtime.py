@@ -92,6 +92,15 @@ def test_a_deleted_and_a_renamed_file_are_changes(root):
     assert runtime.commit() == head(root) + "+changes"
 
 
+def test_a_new_package_is_a_change(root):
+    write(root / "environment/lib/package/__init__.py", "")  # in no package of the root
+    assert runtime.changes() == b""
+    write(root / "extras/__init__.py", "")
+    write(root / "extras/scores.py", "x = 1\n")
+    text = runtime.changes().decode()
+    assert "+++ b/extras/scores.py\n" in text and "environment" not in text
+
+
 def test_what_git_ignores_and_what_is_not_code_are_no_changes(root):
     for name in (
         "attention/my_private.py",

@@ -91,7 +91,8 @@ def join() -> None:
         address, count, number, devices = given
         if count and count > 1 and address and number is not None:
             address = presence.meet(address, count, number, timeout, job.failed)
-        jax.distributed.initialize(
+        presence.call(
+            jax.distributed.initialize,
             address,
             count,
             number,

@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import wait
-from typing import TextIO
+from typing import Any, TextIO
 
 from base.errors import UserError
 
@@ -67,6 +69,18 @@ def meet(
     for item in streams.items():
         threading.Thread(target=watch, args=item, daemon=True).start()
     return address
+
+
+def call(function: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    """Calls a function in a thread, as signals do not end a wait in jax's client.
+
+    Prints a line every ten seconds: all processes are present, but one is silent.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(function, *arguments, **options)
+        while not futures.wait([future], _REPORT).done:
+            _say("waiting for the job: all processes have joined, one does not answer")
+        future.result()
 
 
 def tell(line: str) -> None:
