@@ -30,7 +30,7 @@ from base.errors import UserError, parse_json
 from tasks.captioning.scenes import Scene
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import image_files, read_image
-from tasks.common.text import fold, words
+from tasks.common.text import INNER, fold, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import EOS, PAD, Vocabulary
 
@@ -68,7 +68,7 @@ class Photo(NamedTuple):
 
 def plain(caption: str) -> str:
     """Returns the words of a caption in lower case, separated by spaces."""
-    return " ".join(words(fold(caption).replace("_", " "), "'-"))
+    return " ".join(words(fold(caption).replace("_", " "), INNER))
 
 
 Captioned = CaptionedImage | Photo | Scene

@@ -24,6 +24,7 @@ ATTACHED = f"[{_MARKS}\u200c\u200d\U000e0100-\U000e01ef]*"
 SYMBOL = rf"[^\w\s]{ATTACHED}"
 LETTER = rf"\w{ATTACHED}"
 RUN = rf"(?:{LETTER})+"
+INNER = "'’-‐‑"  # apostrophes and hyphens, part of a word between two letters
 QUESTION_MARKS = "?؟？"
 _ENDS = ".!?"  # of a sentence, before a space
 _FULL_STOPS = "।॥؟۔።။។。｡！？"  # of a sentence, with or without one

@@ -34,7 +34,7 @@ from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.images import SUFFIXES, Photos, image_files
 from tasks.common.packages import fetch
 from tasks.common.splits import SPLITS, held_out_rng
-from tasks.common.text import MARKS, fold, normal, words
+from tasks.common.text import INNER, MARKS, fold, normal, words
 from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import UNK, Words, by_frequency
 from tasks.visual_questions import scenes
@@ -106,7 +106,7 @@ class Vocabulary(NamedTuple):
 
 def plain(text: str) -> str:
     """Returns the words of a question in lower case, without punctuation."""
-    return " ".join(words(fold(text), "'-"))
+    return " ".join(words(fold(text), INNER))
 
 
 def plain_answer(text: str) -> str:

@@ -11,7 +11,7 @@ from translators import load
 from base import storage
 from base.errors import UserError
 from tasks.captioning.captions import plain
-from tasks.common.text import composed, fold, normal, words
+from tasks.common.text import INNER, composed, fold, normal, words
 from tasks.common.text_metrics import Translations, detailed_scores, translation_scores
 from tasks.common.vocabulary import UNK, train_vocabulary
 from tasks.images.data import folder as read_folder
@@ -161,19 +161,27 @@ def test_a_word_keeps_its_marks_and_joiners(text):
 
 def test_english_words_are_cut_as_ever():
     text = "The dog's well-known o'clock, it’s snake_case: 3.5 e-mails -7 'quoted'."
-    assert words(fold(text), "'-") == (
-        "the dog's well-known o'clock it s snake_case 3 5 e-mails 7 quoted".split()
+    assert words(fold(text), INNER) == (
+        "the dog's well-known o'clock it’s snake_case 3 5 e-mails 7 quoted".split()
     )
     assert running_text.normal_lines(text) == [
         "the dog's well - known o'clock , it’s snake_case : 3 . 5 e - mails - 7 ' "
         "quoted ' ."
     ]
     assert stories.words(text) == (
-        "the dog's well-known o'clock it s snake_case 3 5 e-mails -7 'quoted'".split()
+        "the dog's well-known o'clock it’s snake_case 3 5 e-mails -7 'quoted'".split()
     )
     assert parallel_text._sequence(text) == tuple(
         "the dog s well known o clock it s snake_case 0 0 e mails 0 quoted".split()
     )
+
+
+@pytest.mark.parametrize(
+    "word", ["l’été", "grand‐père", "peut‑être", "o'clock", "e-mail"]
+)
+def test_inner_apostrophes_and_hyphens_belong_to_a_word(word):
+    text = f"({word}), “{word}”!"
+    assert plain(text).split() == stories.words(text) == [word, word]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +234,7 @@ def test_a_typed_question_may_be_in_another_language():
 
 # Lines.
 
-INNER = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\r"
+WITHIN = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\r"
 
 
 def read_stories(tmp_path, text, end):
@@ -288,7 +296,7 @@ READERS = {
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_line_ends_at_lf_or_crlf_and_nowhere_else(reader, end, tmp_path):
-    for character in INNER:
+    for character in WITHIN:
         assert len(READERS[reader](tmp_path, character, end)) == 2, character
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from base import storage
 from base.errors import UserError
-from tasks.common.text import QUESTION_MARKS, fold, normal, sentences
+from tasks.common.text import INNER, QUESTION_MARKS, fold, normal, sentences
 
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 OBJECTS = ("apple", "football", "milk")
@@ -34,7 +34,7 @@ ACTORS = {"Daniel": "he", "John": "he", "Mary": "she", "Sandra": "she"}
 
 # Characters of words: letters, marks, digits, symbols such as "+" and "$", and these.
 _CATEGORIES = ("L", "M", "N", "Sc", "Sm", "So")
-_OTHERS = "_'-#%&*@\u200c\u200d"
+_OTHERS = f"_{INNER}#%&*@\u200c\u200d"
 _WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*")
 
 
