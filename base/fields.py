@@ -142,9 +142,9 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 class Files(Fields):
     """A file for each split; empty for none."""
 
-    # File for training.
+    # File with the training data.
     train: str = ""
-    # File for validation.
+    # File with the validation data.
     validation: str = ""
-    # File for the test.
+    # File with the test data; empty for none.
     test: str = ""

@@ -81,7 +81,7 @@ class Range(Accepted):
         """The accepted values, worded to follow "must be"."""
         above, below = "above" if self.open_min else "at least", "at most"
         below = "below" if self.open_max else below
-        text = f"{above} {self.min:.15g} and {below} {self.max:.15g}"
+        text = f"{above} {self.min:,.15g} and {below} {self.max:,.15g}"
         if not self.listed:
             return text
         return f"a list of {'whole ' * self.whole}numbers, each {text}"

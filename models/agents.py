@@ -49,9 +49,10 @@ class SnailAgent(nn.Module):
     Attributes:
         actions: A.
         length: T, steps of a trial.
-        hidden: D, 32 in the paper.
-        blocks: see `models.snail.Snail`.
-        score: see `models.snail.Snail`.
+        hidden: D, width of the encoded step; 32 in the paper.
+        blocks: the blocks in order: (key width, value width) for an attention block,
+            the number of filters for temporal convolutions.
+        score: attention score; see `attention.scores`.
     """
 
     actions: Annotated[int, SIZE]
@@ -94,7 +95,7 @@ class LSTMAgent(nn.Module):
     Attributes:
         actions: A.
         length: T, steps of a trial; not used.
-        hidden: D.
+        hidden: D, width of the state.
     """
 
     actions: Annotated[int, SIZE]

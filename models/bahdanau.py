@@ -45,7 +45,7 @@ class Bahdanau(AttentiveDecoder):
     Attributes:
         share_embeddings: whether source and target share one embedding matrix.
         encoder_layers: number of bidirectional layers.
-        maxout: l, maxout units of the readout.
+        maxout: l, number of maxout units of the readout.
         readout_state: decoder state in the readout: "previous", s_{i-1} as in the
             appendix, or "new", s_i.
         score_gradient: whether the scores' gradient reaches the encoder.

@@ -93,8 +93,9 @@ class Captioner(EncoderDecoder):
     [B, T] int32 tokens with ids 0 = padding, 1 = start, 2 = end.
 
     Attributes:
-        encoder: see `ImageEncoder`.
-        channels: see `ImageEncoder`.
+        encoder: "cnn" for images, or "maps" for feature maps of another network.
+        channels: output channels of each downsampling convolution; the last entry is E,
+            the width of the annotations.
 
     The other fields are those of `EncoderDecoder`. Defaults are the widths of Vinyals
     et al. (section 4.3.1), and the initialisation and dropout of their code.
@@ -149,7 +150,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
     """Captioner with attention, Xu et al. (2015); see the module's docstring.
 
     Attributes:
-        selector: whether the context is multiplied by beta_t.
+        selector: whether the context is multiplied by the gate beta_t (section 4.2.1).
         soft_prob: probability that a training batch replaces the weights of a hard or
             Gumbel alignment by their expectation, the soft weights; 0.5 in the authors'
             code, while section 4.1 decides per image. A variable `soft_prob` in the

@@ -180,13 +180,15 @@ class CuriousAgent(nn.Module):
 
     Attributes:
         actions: A.
-        features: phi. "icm": trained by the inverse and the forward model; "pixels":
-            the image itself, without an inverse model; "random": an encoder that is not
-            trained (Burda et al., 2019, section 2.2); "none": no reward.
-        layers: convolutions of each encoder; 4 in the paper, on 42 x 42 pixels.
+        features: phi, the features of the intrinsic reward. "icm": trained by the
+            inverse and the forward model; "pixels": the image itself, without an
+            inverse model; "random": an encoder that is not trained (Burda et al., 2019,
+            section 2.2); "none": no reward.
+        layers: number of convolutions of each encoder; 4 in the paper, on 42 x 42
+            pixels.
         filters: channels of each convolution; 32 in the paper.
         hidden: width of the memory, and of the hidden layer of each model.
-        memory: "lstm", as in the paper; "none" for a hidden layer.
+        memory: memory of the agent: "lstm", as in the paper; "none" for a hidden layer.
     """
 
     actions: Annotated[int, SIZE]

@@ -89,13 +89,13 @@ class EncoderDecoder(nn.Module):
 
     Attributes:
         vocab_size: W.
-        cell: a key of `models.cells.CELLS`.
+        cell: recurrent cell.
         embedding: C, width of the embeddings.
         hidden: D, width of the states.
         dropout: dropout rate of embeddings, between layers and before the output
             matrix; never on recurrent connections (Zaremba et al. 2014).
-        init_scheme: "standard" for Glorot, orthogonal recurrent matrices and a forget
-            bias of 1, or "paper" for `paper_init`.
+        init_scheme: initialisation: "standard" for Glorot, orthogonal recurrent
+            matrices and a forget bias of 1, or "paper" for that of the paper.
     """
 
     vocab_size: Annotated[int, SIZE]
@@ -276,9 +276,10 @@ class AttentiveDecoder(EncoderDecoder):
     """Base class of encoder-decoders whose decoder attends to the source.
 
     Attributes:
-        score: a key of `attention.scores.STEPWISE_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, for scores with a hidden layer and for the position of local-p.
+        score: attention score; see `attention.scores`.
+        alignment: computation of the weights from the scores; see
+            `attention.alignments`.
+        score_hidden: A, hidden width of the score and of the position of local-p.
         max_length: maximum number of source positions, for the location score.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.

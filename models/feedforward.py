@@ -36,7 +36,7 @@ class FeedForwardAttention(nn.Module):
     """Feed-forward attention network; see the module's docstring.
 
     Attributes:
-        pooling: "attention", or "mean" for the baseline.
+        pooling: reduction over the steps: "attention", or "mean" for the baseline.
         hidden: D, width of both hidden layers.
     """
 

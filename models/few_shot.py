@@ -80,8 +80,8 @@ class EpisodeClassifier(nn.Module):
     Attributes:
         ways: N.
         shots: maximum K.
-        channels: see `Embedding`.
-        embedding: C.
+        channels: channels of each 3 x 3 convolution of the embedding.
+        embedding: C, width of the embedding of an image.
     """
 
     ways: Annotated[int, SIZE]
@@ -117,9 +117,10 @@ class SnailClassifier(EpisodeClassifier):
     """SNAIL; see the module's docstring and `EpisodeClassifier`.
 
     Attributes:
-        blocks: see `models.snail.Snail`.
-        score: see `models.snail.AttentionBlock`.
-        score_hidden: see `models.snail.Snail`.
+        blocks: the blocks in order: (key width, value width) for an attention block,
+            the number of filters for temporal convolutions.
+        score: attention score; see `attention.scores`.
+        score_hidden: hidden width of the additive score; 0 for the key width.
     """
 
     blocks: Annotated[Sequence[int | Sequence[int]], SIZE.each()] = FEW_SHOT
@@ -163,8 +164,8 @@ class MatchingNetwork(EpisodeClassifier):
     Sows an `AttentionRecord` of the query.
 
     Attributes:
-        score: a key of `attention.scores.SCORES`.
-        score_hidden: width of the additive score; 0 for C.
+        score: attention score; see `attention.scores`.
+        score_hidden: hidden width of the additive score; 0 for C.
     """
 
     score: Annotated[str, Choice(SCORES)] = "cosine"

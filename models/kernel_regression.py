@@ -38,7 +38,7 @@ class KernelRegression(nn.Module):
     A fixed width is a parameter without a gradient, so that checkpoints contain it.
 
     Attributes:
-        kernel: a key of `KERNELS`.
+        kernel: kernel function.
         width: kernel width, positive, in the units of the keys; the initial value if
             learned.
         learned: whether the width is learned.

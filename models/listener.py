@@ -131,15 +131,16 @@ class ListenAttendSpell(AttentiveDecoder):
     end.
 
     Attributes:
-        listener: D of the listener, per direction.
+        listener: D, width of the listener per direction.
         listener_layers: number of layers of the listener; the first keeps all frames.
         halvings: n, number of layers that halve the number of frames; fewer than
             `listener_layers`. 0 is the paper's baseline without a pyramid.
         layers: number of layers of the speller.
-        sampling: probability that a previous character is sampled, in training.
-        alignment: one of `SOFT_ALIGNMENTS`.
+        sampling: probability that a previous character is sampled from the model in
+            training.
+        alignment: computation of the weights from the scores.
         filters: number of filters of the location-aware score.
-        filter_width: width of these filters in positions.
+        filter_width: width of the filters of the location-aware score, in positions.
 
     The other fields are inherited from `AttentiveDecoder`. Defaults are the paper's
     (section 4), except for fields that it does not specify: `embedding`,

@@ -29,8 +29,8 @@ class RecurrentLanguageModel(nn.Module):
 
     Attributes:
         vocab_size: W.
-        embedding: C.
-        hidden: D.
+        embedding: C, width of the embeddings.
+        hidden: D, width of the states.
         layers: number of layers.
         skip: whether the embedded token also enters the layers after the first.
         dropout: dropout rate of embeddings and of the output of each layer.

@@ -398,7 +398,7 @@ class LSTMNLanguageModel(RecurrentLanguageModel):
 
     Attributes:
         memory: K, the number of slots of a tape.
-        score: a key of `MATCHING_SCORES`; "additive" in the paper.
+        score: score of the intra-attention; "additive" in the paper.
         score_hidden: hidden width of the score.
     """
 

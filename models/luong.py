@@ -49,12 +49,13 @@ class Luong(AttentiveDecoder):
     Attributes:
         share_embeddings: whether source and target share one embedding matrix.
         layers: number of layers of the encoder.
-        decoder_layers: number of layers of the decoder; 0 for as many.
+        decoder_layers: number of layers of the decoder; 0 for as many as `layers`.
         residual: connections around the layers after the first, "none", "residual" or
             "dense"; see `models.recurrent.add_inputs`.
         bidirectional: whether the encoder runs in both directions.
         reverse_source: whether the encoder reverses the source tokens.
-        input_feeding: whether h~_t enters the next step (section 3.3).
+        input_feeding: whether the attentional state h~_t enters the next step (section
+            3.3).
         score_gradient: whether the scores' gradient reaches the encoder.
 
     The other fields are inherited from `AttentiveDecoder`. Defaults are the paper's

@@ -87,17 +87,18 @@ class MemoryNetwork(nn.Module):
     Attributes:
         vocab_size: W, including nil.
         memory: T, maximum time index; a time of 0 means no index.
-        hops: K.
-        width: D; 50 in the paper's joint training.
-        encoding: "position" or "bag".
+        hops: K, number of hops.
+        width: D, width of the embeddings; 50 in the paper's joint training.
+        encoding: sum of a sentence's embeddings, with weights by the words' positions
+            ("position") or without ("bag").
         position_scale: factor of the position encoding, 1 in the paper's text.
         position_length: J of the position encoding as in the authors' code, l_kj =
             1 + 4 (k - (D + 1)/2) (j - (J + 1)/2) / (D J); a longer sentence has its own
             J. 0 for the encoding of the paper.
-        tying: "adjacent" or "layerwise".
-        score: a key of `SCORES`; "dot" in the paper.
-        alignment: "global" in the paper; "local_p" or "gumbel", which samples a
-            sentence in training.
+        tying: shared parameters of the hops, "adjacent" or "layerwise" (section 2.2).
+        score: attention score; "dot" in the paper.
+        alignment: computation of the weights: "global" in the paper; "local_p" or
+            "gumbel", which samples a sentence in training.
         empty_slots: whether slots without a sentence take part in the softmax.
         init_scale: standard deviation of the initial parameters.
     """
@@ -275,9 +276,9 @@ class MemoryNetworkLanguageModel(nn.Module):
 
     Attributes:
         vocab_size: W.
-        width: D.
-        hops: K.
-        memory: N.
+        width: D, width of the embeddings.
+        hops: K, number of hops.
+        memory: N, number of previous words in the memory.
         init_scale: standard deviation of the initial parameters.
         dropout: dropout rate of A x, C x and u^(K+1).
     """

@@ -118,13 +118,14 @@ class NeuralTuringMachine(nn.Module):
 
     Attributes:
         outputs: O, number of logits per step.
-        controller: "lstm" or "feedforward".
+        controller: network that controls the heads, "lstm" or "feedforward".
         hidden: D, width of the controller.
-        read_heads: R.
-        write_heads: W.
-        slots: N; no parameter depends on it, unless the initial memory is learned.
+        read_heads: R, number of read heads.
+        write_heads: W, number of write heads.
+        slots: N, number of memory slots; no parameter depends on it, unless the initial
+            memory is learned.
         width: M, width of a slot.
-        shifts: J, odd: a head moves by at most J // 2 slots per step.
+        shifts: J, number of shifts, odd: a head moves by at most J // 2 slots per step.
         memory_init: initial memory: "constant" (1e-6), "learned", or "random" (normal,
             the same for every sequence and run).
     """
@@ -300,7 +301,7 @@ class LSTM(nn.Module):
 
     Attributes:
         outputs: O, number of logits per step.
-        hidden: D of each layer; 256 for copy and associative recall in the paper
+        hidden: D, width of each layer; 256 for copy and associative recall in the paper
             (table 3).
         layers: number of layers.
     """

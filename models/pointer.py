@@ -162,21 +162,21 @@ class PointerNetwork(nn.Module):
     (2015), section 4.1, except the embedding, which the paper does not have.
 
     Attributes:
-        encoder: "recurrent", one layer of `cell` over the inputs in their order, or
-            "process", invariant to their order.
-        process_steps: P of the process block, at least 0.
-        output: "pointer", or a baseline with a softmax over fixed classes, computed
-            from the decoder's state and an attention read ("attention") or from the
-            state alone ("none").
+        encoder: encoder of the inputs: "recurrent", one layer of `cell` over the inputs
+            in their order, or "process", invariant to their order.
+        process_steps: P, number of steps of the process block.
+        output: output layer: "pointer", or a baseline with a softmax over fixed
+            classes, computed from the decoder's state and an attention read
+            ("attention") or from the state alone ("none").
         glimpses: number of attention reads before each pointer.
-        score: a key of `attention.scores.SCORES`, for pointer, reads and process block.
-        cell: a key of `models.cells.CELLS`.
-        embedding: C.
+        score: score of pointer, reads and process block; see `attention.scores`.
+        cell: recurrent cell.
+        embedding: C, width of the embedded inputs.
         hidden: D, width of encoder and decoder.
-        score_hidden: A, for the additive score.
-        max_inputs: maximum S of a baseline and of the location score.
-        init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper"
-            (uniform in [-0.08, 0.08]).
+        score_hidden: A, hidden width of the additive score.
+        max_inputs: maximum number of inputs of a baseline and of the location score.
+        init_scheme: initialisation: "standard" (Glorot, orthogonal, forget gates open),
+            or "paper" (uniform in [-0.08, 0.08]).
     """
 
     encoder: Literal["recurrent", "process"] = "recurrent"

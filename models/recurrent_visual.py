@@ -83,20 +83,23 @@ class RecurrentVisualAttention(nn.Module):
 
     Attributes:
         classes: W.
-        outputs: K, read off the same state.
-        glimpses: T; 7 in the paper on centred digits.
-        size: P; 8 in the paper on centred digits, 12 on larger images.
-        scales: S; 1 in the paper on centred digits, 3 on 60, 4 on 100 pixels.
-        glimpse_hidden: see `GlimpseNetwork.hidden`.
-        glimpse_width: see `GlimpseNetwork.width`.
-        hidden: D.
+        outputs: K, number of answers, all read off the same state.
+        glimpses: T, number of glimpses; 7 in the paper on centred digits.
+        size: P, size of a glimpse in pixels; 8 in the paper on centred digits, 12 on
+            larger images.
+        scales: S, number of scales of a glimpse; 1 in the paper on centred digits, 3 on
+            60, 4 on 100 pixels.
+        glimpse_hidden: width of the hidden layers of the glimpse network.
+        glimpse_width: width of the features of a glimpse.
+        hidden: D, width of the state.
         locator_hidden: width of the locator's hidden layer; 0 for none, as published.
         std: standard deviation of sampled locations, in units of half an image.
         gain: factor of the locator's last layer; 1 in the paper. Adam then moves
             locations at that share of its rate. At the full rate they may end at an
             edge, where the tanh has no gradient, before the model tells digits apart.
-        policy: "learned"; "random" for uniform locations, also in evaluation, or
-            "centre" for the centre in every glimpse: the paper's baselines.
+        policy: choice of locations: "learned"; "random" for uniform locations, also in
+            evaluation, or "centre" for the centre in every glimpse: the paper's
+            baselines.
     """
 
     classes: Annotated[int, SIZE]
@@ -239,16 +242,17 @@ class DeepRecurrentAttention(nn.Module):
 
     Attributes:
         classes: W.
-        outputs: K, answers in order.
-        glimpses: T, for each answer; 3 in the paper.
-        size: P; 12 in the paper on pairs of digits.
-        scales: S; 2 in the paper.
+        outputs: K, number of answers, given in order.
+        glimpses: T, number of glimpses for each answer; 3 in the paper.
+        size: P, size of a glimpse in pixels; 12 in the paper on pairs of digits.
+        scales: S, number of scales of a glimpse; 2 in the paper.
         channels: channels of the convolutions; (64, 64, 128) in the paper.
         width: width of the glimpse's features.
-        hidden: D, of both layers; 512 in the paper.
+        hidden: D, width of both recurrent layers; 512 in the paper.
         context: rows and columns of the coarse image; 0 for no context network.
         std: standard deviation of sampled locations, in units of half an image.
-        gain: factor of the emission, as in `RecurrentVisualAttention`.
+        gain: factor of the last layer of the emission network; see
+            `RecurrentVisualAttention`.
     """
 
     classes: Annotated[int, SIZE]

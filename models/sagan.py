@@ -170,7 +170,7 @@ class Network(nn.Module):
     Attributes:
         classes: Y.
         attention: sizes of the maps with self-attention; empty for none.
-        size: I = J of an image, `initial_size` times a power of two.
+        size: image size in pixels, I and J: `initial_size` times a power of two.
         initial_size: rows and columns of the smallest map.
         spatial_noise: whether the noise is split into one part per position of the
             smallest map, with separate weights, so that distant positions share no
@@ -178,8 +178,11 @@ class Network(nn.Module):
         channels: channels of a map of the image's size; they double with each halving
             of the size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
-        form, key_reduction, value_reduction, pool: see `SpatialSelfAttention`.
-        spectral: see `normed_kernel`.
+        form: form of the non-local block; see `attention.spatial.NON_LOCAL`.
+        key_reduction: C / width of queries and keys of the self-attention.
+        value_reduction: C / width of the values of the self-attention.
+        pool: whether keys and values are max-pooled over 2 x 2 positions.
+        spectral: whether kernels are divided by their spectral norm.
     """
 
     classes: Annotated[int, SIZE]

@@ -42,16 +42,17 @@ class SentenceClassifier(nn.Module):
         vocab_size: number of words, including the special ones.
         classes: number of labels.
         memory: number of slots of the tape: the maximum number of tokens.
-        encoder: "lstmn", "lstm", or "mean" for the mean of embeddings.
-        fusion: "none", "shallow" or "deep", for pairs; "shallow" needs an LSTM or
-            LSTMN and has an additive score, "deep" needs an LSTMN.
-        embedding: C; 300 in the paper.
-        hidden: D; 300 or 450 in the paper.
+        encoder: encoder of a sentence: "lstmn", "lstm", or "mean" for the mean of
+            embeddings.
+        fusion: attention of a pair's second sentence to its first: "none", "shallow" or
+            "deep"; "shallow" needs an LSTM or LSTMN and has an additive score, "deep"
+            needs an LSTMN.
+        embedding: C, width of the embeddings; 300 in the paper.
+        hidden: D, width of the states; 300 or 450 in the paper.
         layers: number of layers of the encoder.
-        score: score of the intra-attention, a key of
-            `models.attention.MATCHING_SCORES`.
+        score: score of the intra-attention.
         score_hidden: hidden width of the scores.
-        classifier: width of the ReLU layers.
+        classifier: width of the ReLU layers of the classifier.
         dropout: dropout rate of embeddings and of the ReLU layers.
     """
 

@@ -58,8 +58,8 @@ class Seq2Seq(EncoderDecoder):
             "tanh", tanh(V h) of the last output (Cho et al.).
         first_state: the decoder's first state: "vector", the fixed vector; "layer",
             tanh(W c + b) of it (Cho et al.); or "zero".
-        fed_steps: steps whose gates the vector is added to, "none", the "first", or
-            "all" (Cho et al.).
+        fed_steps: steps to whose gates the fixed vector is added: "none", the "first",
+            or "all" (Cho et al.).
         maxout: l, number of maxout units of the readout from state, previous token and
             summary; 0 for logits from the state alone.
 

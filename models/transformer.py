@@ -211,18 +211,22 @@ class Transformer(nn.Module):
 
     Attributes:
         vocab_size: W, size of the joint vocabulary.
-        d_model: C; a multiple of `heads`.
-        heads: H.
-        encoder_layers, decoder_layers: numbers of layers, the paper's N.
+        d_model: C, width of the model; a multiple of `heads`.
+        heads: H, number of heads.
+        encoder_layers: number of layers of the encoder, the paper's N.
+        decoder_layers: number of layers of the decoder, the paper's N.
         d_ff: hidden width of the feed-forward blocks.
         dropout: dropout rate, the paper's P_drop.
-        norm: "post" as published, or "pre".
-        positions: "sinusoidal", "learned", "relative", "rotary" or "none".
+        norm: place of the layer norms: "post", as published, or "pre".
+        positions: encoding of positions: "sinusoidal", "learned", "relative", "rotary"
+            or "none".
         max_distance: k, the clipping distance of relative positions.
         max_length: maximum sequence length of learned positions and the location score.
-        encoder_score, decoder_score, cross_score: keys of `attention.scores.SCORES`.
-        cross_alignment: a key of `attention.alignments.ALIGNMENTS`; local alignments
-            need one sentence per row.
+        encoder_score: score of the encoder's self-attention; see `attention.scores`.
+        decoder_score: score of the decoder's self-attention.
+        cross_score: score of the attention to the source.
+        cross_alignment: alignment of the attention to the source; see
+            `attention.alignments`. Local ones need one sentence per row.
         score_hidden: hidden width of the additive score and the position of local-p.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.

@@ -31,12 +31,12 @@ class TransformerLanguageModel(nn.Module):
 
     Attributes:
         vocab_size: W.
-        d_model: C; a multiple of `heads`.
+        d_model: C, width of the model; a multiple of `heads`.
         heads: number of heads.
         layers: number of layers.
         d_ff: hidden width of the feed-forward blocks.
         memory: P, number of previous tokens that are carried.
-        positions: "sinusoidal", "relative" or "rotary".
+        positions: encoding of positions: "sinusoidal", "relative" or "rotary".
         max_distance: clipping distance of relative positions.
         dropout: dropout rate.
     """

@@ -59,13 +59,14 @@ class VisualQuestions(nn.Module):
         answers: W.
         objects: number of objects to name at each region, 0 for none; their logits
             [B, L, objects] are sown into the collection "objects".
-        inputs: "image" replaces every question by the same word, and "question" every
-            image by grey.
-        encoder: see `models.captioner.ImageEncoder`.
-        channels: see `models.captioner.ImageEncoder`; the last one is E.
-        embedding: N; 300 in Kazemi and Elqursh.
-        alignment: "global" in the papers, or "gumbel", which samples a region in
-            training.
+        inputs: inputs of the model: "image" replaces every question by the same word,
+            and "question" every image by grey.
+        encoder: "cnn" for images, or "maps" for feature maps of another network.
+        channels: output channels of each downsampling convolution; the last entry is E,
+            the width of a region.
+        embedding: N, width of the embeddings; 300 in Kazemi and Elqursh.
+        alignment: computation of the weights: "global" in the papers, or "gumbel",
+            which samples a region in training.
         dropout: dropout rate; 0.5 in Kazemi and Elqursh.
     """
 
@@ -140,11 +141,12 @@ class ShowAskAttendAnswer(VisualQuestions):
     """Stacked glimpses, Kazemi and Elqursh (2017); see the module's docstring.
 
     Attributes:
-        glimpses: G; 0 for the mean of all regions, without attention.
-        score: a key of `MATCHING_SCORES`; with `additive_relu` and `additive` all
-            glimpses share the hidden layer, as in the paper.
-        score_hidden: A.
-        hidden: D.
+        glimpses: G, number of glimpses; 0 for the mean of all regions, without
+            attention.
+        score: attention score; with `additive_relu` and `additive` all glimpses share
+            the hidden layer, as in the paper.
+        score_hidden: A, hidden width of the score.
+        hidden: D, width of the encoded question.
         classifier: width of the hidden layer of the classifier.
 
     The other fields are those of `VisualQuestions`. Defaults are the paper's.
@@ -212,9 +214,9 @@ class SpatialMemoryNetwork(VisualQuestions):
     """Spatial memory network, Xu and Saenko (2016); see the module's docstring.
 
     Attributes:
-        hops: 1 or 2 in the paper; later hops are as the second one.
-        score: one of `HOP_SCORES`; "dot" in the paper.
-        score_hidden: A, for scores with a hidden layer.
+        hops: number of hops, 1 or 2 in the paper; later hops are as the second one.
+        score: attention score; "dot" in the paper.
+        score_hidden: A, hidden width of the score.
 
     The other fields are those of `VisualQuestions`.
     """

@@ -44,25 +44,28 @@ _DEVICES = Range(-1, 10**6, whole=True)
 class Kept(Fields):
     """`config.checkpoints`."""
 
-    keep: Annotated[int, SIZE] = 1  # the last ones, in addition to the best
+    # Number of last checkpoints that are kept, in addition to the best.
+    keep: Annotated[int, SIZE] = 1
 
 
 class Mesh(Fields):
-    """`config.mesh`: numbers of devices; -1 for all that are left."""
+    """`config.mesh`: numbers of devices."""
 
-    # Devices that split a batch.
+    # Number of devices that split a batch; -1 for all that are left.
     data: Annotated[int, _DEVICES] = -1
-    # Devices that split the parameters and a batch.
+    # Number of devices that split the parameters and a batch.
     fsdp: Annotated[int, _DEVICES] = 1
-    # Devices that split heads, hidden units and vocabulary.
+    # Number of devices that split heads, hidden units and vocabulary.
     tensor: Annotated[int, _DEVICES] = 1
 
 
 class EvaluationConfig(Fields):
     """`config.evaluation`: the checkpoint of eval.py and predict.py."""
 
-    checkpoint: str = "last"  # "last", "best", "average" or a step
-    average: Annotated[int, SIZE] = 1  # number of the last checkpoints
+    # Checkpoint to evaluate: "last", "best", "average" or a step.
+    checkpoint: str = "last"
+    # Number of last checkpoints whose parameters are averaged for "average".
+    average: Annotated[int, SIZE] = 1
 
     def __post_init__(self):
         names = "last", "best", "average"
@@ -80,7 +83,7 @@ class Config(Fields):
     # Class of the task.
     task: Annotated[type, _TASK]
     evaluation: EvaluationConfig = EvaluationConfig()
-    # Of the initial parameters, the data and all random numbers.
+    # Seed of the initial parameters, the data and all random numbers.
     seed: Annotated[int, SEED] = 0
     # Number of training steps.
     train_steps: Annotated[int, STEPS]
@@ -90,11 +93,16 @@ class Config(Fields):
     save_every: Annotated[int, STEPS]
     # Steps between logged metrics.
     log_every: Annotated[int, STEPS] = 100
-    moments: Annotated[int, COUNT] = 20  # see `training.moments`
+    # Maximum number of steps after which the attention on up to ten validation
+    # examples is stored, for `explore.py --checkpoints=all`; 0 for none.
+    moments: Annotated[int, COUNT] = 20
     checkpoints: Kept = Kept()
     mesh: Mesh = Mesh()
-    parallel: Literal["jit", "pmap", "cores"] = "jit"  # "cores" is for small steps
-    non_finite: Literal["stop", "skip"] = "stop"  # "skip": leave out such updates
+    # Distribution of a step over devices: "jit" for a mesh, "pmap" for a whole state on
+    # each, "cores" for CPU cores as devices, which is faster for small steps.
+    parallel: Literal["jit", "pmap", "cores"] = "jit"
+    # Treatment of updates that are not finite: "stop" the training or "skip" them.
+    non_finite: Literal["stop", "skip"] = "stop"
 
     def __post_init__(self):
         which, average = self.evaluation.checkpoint, self.evaluation.average

@@ -108,7 +108,7 @@ def _exponential_decay(
         learning_rate: peak rate.
         decay_begin: first step of the decay.
         decay_every: steps in which the rate decays by `decay_factor`.
-        decay_factor: factor of the learning rate.
+        decay_factor: factor by which the learning rate decays.
     """
     return optax.exponential_decay(
         learning_rate, decay_every, decay_factor, transition_begin=decay_begin
@@ -131,7 +131,7 @@ def _step_decay(
         learning_rate: peak rate.
         decay_begin: first step of the decay.
         decay_every: steps between decays by `decay_factor`.
-        decay_factor: factor of the learning rate.
+        decay_factor: factor by which the learning rate decays.
     """
     decaying = optax.exponential_decay(
         learning_rate * decay_factor, decay_every, decay_factor, staircase=True
@@ -155,8 +155,8 @@ def _adam(
 
     Args:
         rate: schedule of the learning rate.
-        b1: decay of the mean of the gradients.
-        b2: decay of the mean of their squares.
+        b1: decay of the moving mean of the gradients.
+        b2: decay of the moving mean of the squared gradients.
         eps: added to the root of the mean square.
         weight_decay: factor of the weights in the step, 0 for none.
     """
@@ -257,8 +257,8 @@ def _muon(
         rate: schedule of the learning rate.
         beta: decay of the momentum.
         iterations: number of Newton-Schulz iterations.
-        b1: decay of the mean of the gradients, in Adam.
-        b2: decay of the mean of their squares, in Adam.
+        b1: decay of the moving mean of the gradients, in Adam.
+        b2: decay of the moving mean of the squared gradients, in Adam.
         eps: added to the root of the mean square, in Adam.
     """
     muon = optax.contrib.muon(
@@ -355,13 +355,14 @@ def config_group(
     """Returns a config group; see the module docstring.
 
     Args:
-        name: a key of `OPTIMIZERS`.
-        learning_rate: peak rate; a factor for "noam".
-        schedule: a key of `SCHEDULES`.
-        scale: a factor of the gradients: the mean sequence length if the paper's loss
+        name: optimizer.
+        learning_rate: peak learning rate; a factor of it for "noam".
+        schedule: schedule of the learning rate.
+        scale: factor of the gradients: the mean sequence length if the paper's loss
             sums over a sequence.
-        clip: bound on the scaled gradients, 0 for none.
-        clip_by: a key of `CLIPPING`.
+        clip: bound on the scaled gradients; 0 for none.
+        clip_by: bounded quantity: the norm of all gradients, each value, or the norm of
+            each matrix.
         **fields: keyword arguments of the optimizer and the schedule.
     """
     shared = {"schedule": schedule, "scale": scale, "clip": clip, "clip_by": clip_by}

@@ -53,7 +53,7 @@ def fields(config: ConfigDict) -> list[Field]:
             name,
             _text(value),
             accepted[name].accepted if name in accepted else "",
-            texts.get(name, ""),
+            _sentence(texts.get(name, "")),
         )
         for name, value in leaves(config)
         if not isinstance(value, ConfigDict)  # a model without fields
@@ -94,17 +94,19 @@ def help_text(flag: str) -> str:
 def page(path: Path) -> str:
     """Returns the reference of a config file as a page in Markdown."""
     module = configuration.execute(path, "--config")
-    title = inspect.cleandoc(module.__doc__ or "").partition("\n")[0]
-    lines = [f"# {path.stem}", "", _escape(title), "", "## Variants", ""]
+    text = inspect.cleandoc(module.__doc__ or "").replace("<", r"\<")
+    text = re.sub(r"`?docs/([\w/-]+\.md)`?", r"[\1](../\1)", text)
+    lines = [f"# {path.stem}", "", text, "", "## Changed fields of the variants", ""]
     for name, changes in variants(path).items():
-        changed = ", ".join(f"`{change}`" for change in changes) or "the default"
-        lines.append(f"- `{name}`: {changed}")
+        title = f"<summary><code>{name}</code>: {len(changes)}</summary>"
+        changed = ", ".join(f"`{change}`" for change in changes)
+        lines.append(f"<details>{title}\n\n{changed}\n\n</details>\n")
     rows = [
         [f"`{name}`", f"`{default}`", _escape(accepted), _escape(meaning)]
         for name, default, accepted, meaning in fields(configuration.read(str(path)))
     ]
     table = markdown_table(["field", "default", "accepted", "meaning"], rows, 0)
-    return "\n".join([*lines, "", "## Fields", "", table, ""])
+    return "\n".join([*lines, "## Fields", "", table, ""])
 
 
 def _owners(config: ConfigDict) -> Iterator[tuple[str, Any]]:
@@ -176,6 +178,12 @@ def _comments(declared: type) -> dict[str, str]:
 
 def _join(first: str, second: str) -> str:
     return "; ".join(filter(None, [first.removesuffix("." * bool(second)), second]))
+
+
+def _sentence(text: str) -> str:
+    """Begins with a capital, unless that is a symbol, and ends with a full stop."""
+    first = text[:1].upper() if text[1:2].isalpha() else text[:1]
+    return f"{first}{text[1:].removesuffix('.')}." if text else ""
 
 
 def _text(value: Any) -> str:

@@ -30,9 +30,10 @@ from training.state import Metrics
 class Weights(Fields):
     """`config.loss`: weights of the terms of REINFORCE."""
 
-    # Weight of the reward; for hard alignments and locations.
+    # Weight of the reward, which trains hard alignments and locations by REINFORCE.
     reward: Annotated[float, WEIGHT] = 0.1
-    entropy: Annotated[float, WEIGHT] = 0.0  # of hard alignments
+    # Weight of the entropy bonus of hard alignments.
+    entropy: Annotated[float, WEIGHT] = 0.0
 
 
 def initial_baseline(needs_reinforce: bool) -> dict[str, jax.Array] | None:

@@ -44,15 +44,18 @@ _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 class AddingData(Fields):
     """`config.data`: generated sequences."""
 
-    # On the two marked numbers.
+    # Operation on the two marked numbers.
     operation: Annotated[str, Choice(adding.OPERATIONS)] = "add"
-    # Lengths of sequences: one length, or a range.
+    # Sequences of one length ("fixed"), or of a range of lengths ("variable").
     protocol: Annotated[str, Choice(adding.PROTOCOLS)] = "fixed"
-    length: Annotated[int, _LENGTH] = 100  # T0; the maximum in the variable protocol
-    min_length: Annotated[int, _LENGTH] = 50  # variable protocol only, like `buckets`
-    buckets: Annotated[int, SHAPES] = 16  # batch shapes; each costs a compilation
-    # Sequences per batch.
-    batch_size: Annotated[int, BATCH] = 100  # the paper's
+    # T0, the sequence length; in the variable protocol, the maximum.
+    length: Annotated[int, _LENGTH] = 100
+    # Minimum sequence length in the variable protocol.
+    min_length: Annotated[int, _LENGTH] = 50
+    # Number of batch shapes in the variable protocol; each costs a compilation.
+    buckets: Annotated[int, SHAPES] = 16
+    # Sequences per batch; 100 in the paper.
+    batch_size: Annotated[int, BATCH] = 100
 
     def __post_init__(self):
         if self.protocol != "fixed":
@@ -62,7 +65,7 @@ class AddingData(Fields):
 class AddingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Further lengths, in eval.py.
+    # Lengths of the test sequences of eval.py, besides that of training.
     lengths: Annotated[tuple[int, ...], _LENGTH.each()] = (50, 100, 200, 500, 1000)
 
     def __post_init__(self):

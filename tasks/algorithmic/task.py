@@ -43,10 +43,11 @@ _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
 class AlgorithmicData(Fields):
     """`config.data`: generated sequences."""
 
-    kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"  # the task
+    kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"  # task to learn
     min_size: Annotated[int, _SIZE] = 1  # minimum size of a sequence in training
     max_size: Annotated[int, _SIZE] = 20  # maximum size of a sequence in training
-    buckets: Annotated[int, SHAPES] = 4  # a batch has sequences of similar sizes
+    # Number of batch shapes; each has similar sizes and costs a compilation.
+    buckets: Annotated[int, SHAPES] = 4
     batch_size: Annotated[int, BATCH] = 32  # sequences per batch
 
     def __post_init__(self):
@@ -57,8 +58,9 @@ class AlgorithmicData(Fields):
 class AlgorithmicEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)  # sizes of the sequences
-    sequences: Annotated[int, BATCH] = 200  # per size
+    # Sizes of the evaluated sequences.
+    sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)
+    sequences: Annotated[int, BATCH] = 200  # number of sequences per size
     checkpoint: str = "best"  # later steps can undo what was learned
 
 

@@ -62,8 +62,8 @@ _NOTE = "Dashed frames: the objects of the scene."
 class CaptionedFiles(Fields):
     """Captions, a JSON file, and the folder of the images that it names."""
 
-    captions: str = ""  # JSON file with the captions; empty for none
-    images: str = ""  # folder of the images
+    captions: str = ""  # JSON file of captions; empty for none
+    images: str = ""  # folder of images; empty for none
 
 
 class SplitFiles(Fields):
@@ -77,17 +77,18 @@ class SplitFiles(Fields):
 class CaptioningData(Fields):
     """`config.data`: captioned images."""
 
-    source: Literal["scenes", "files"] = "scenes"  # generated scenes, or `files`
+    source: Literal["scenes", "files"] = "scenes"  # generated scenes, or your `files`
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
-    # Of OpenMoji; or shapes, which need no download.
+    # Groups of OpenMoji drawings, or of shapes, which need no download.
     groups: tuple[str, ...] = ("animal-", "food-", "person-role")
-    size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
-    min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene
+    size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # image size, in pixels
+    min_objects: Annotated[int, _OBJECTS] = 2  # minimum number of drawings per scene
     max_objects: Annotated[int, _OBJECTS] = 3  # maximum number of drawings per scene
     references: Annotated[int, Range(1, 24, whole=True)] = 4  # captions per image
-    scenes: Annotated[int, EXAMPLES] = 4000  # for training, if the encoder reads maps
-    vocab_size: Annotated[int, VOCABULARY] = 1000  # maximum number of words
-    # Words, including EOS.
+    # Number of training scenes for an encoder of stored feature maps ("maps").
+    scenes: Annotated[int, EXAMPLES] = 4000
+    vocab_size: Annotated[int, VOCABULARY] = 1000  # maximum size of the vocabulary
+    # Maximum number of words of a caption, including EOS.
     max_length: Annotated[int, Range(2, 10_000, whole=True)] = 48
     batch_size: Annotated[int, BATCH] = 32  # images per batch
     files: SplitFiles = SplitFiles()
@@ -116,20 +117,22 @@ class CaptioningLoss(reinforce.Weights):
     and neither term by the batch size.
     """
 
-    # lambda of eq. 14; 1 in the authors' code. Here a drawing covers a ninth of the
-    # map; with 1, attention spreads over the whole map and no names are learned.
+    # Weight of the coverage loss, lambda of eq. 14; 1 in the authors' code. Here a
+    # drawing covers a ninth of the map; with 1, attention spreads over the whole map
+    # and no names are learned.
     coverage: Annotated[float, WEIGHT] = 0.0
     entropy: Annotated[float, WEIGHT] = 0.002
-    # With 0, hard attention learns no names in 6,000 steps.
+    # Number of first steps with soft attention. With 0, hard attention learns no names
+    # in 6,000 steps.
     soft_steps: Annotated[int, dataclasses.replace(STEPS, min=0)] = 0
 
 
 class CaptioningEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    images: Annotated[int, EXAMPLES] = 500  # number of images
+    images: Annotated[int, EXAMPLES] = 500  # number of generated images
     batch_size: Annotated[int, BATCH] = 100  # images per batch
-    beam: Annotated[int, BEAM] = 3  # beam size
+    beam: Annotated[int, BEAM] = 3  # beam size; 1 for greedy search
     alpha: Annotated[float, ALPHA] = 0.0  # exponent of the length penalty
 
 

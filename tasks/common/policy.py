@@ -53,14 +53,19 @@ from training.state import LossResult, Metrics, TrainState, gradients
 class PolicyLoss(Fields):
     """`config.loss` of agents that act."""
 
-    discount: Annotated[float, PROBABILITY] = 0.99  # gamma
-    trace: Annotated[float, PROBABILITY] = 0.95  # lambda of GAE
-    epochs: Annotated[int, LAYERS] = 1  # 1 for A2C; of PPO, optimizer steps per update
-    clip: Annotated[float, POSITIVE] = 0.2  # c; has no effect in the first epoch
+    discount: Annotated[float, PROBABILITY] = 0.99  # gamma, the discount of rewards
+    trace: Annotated[float, PROBABILITY] = 0.95  # lambda of advantage estimates (GAE)
+    # Optimizer steps per rollout: 1 for A2C, more for PPO.
+    epochs: Annotated[int, LAYERS] = 1
+    # c, by which PPO lets the ratio of policies differ from 1; no effect in the first
+    # epoch.
+    clip: Annotated[float, POSITIVE] = 0.2
     value: Annotated[float, WEIGHT] = 0.5  # weight of the loss of the value
     entropy: Annotated[float, WEIGHT] = 0.01  # weight of the entropy of the policy
-    reward: Annotated[float, WEIGHT] = 1.0  # of the environment; 0 for curiosity alone
-    normalize: bool = True  # advantages, to mean 0 and variance 1 in the batch
+    # Factor of the environment's reward; 0 for curiosity alone.
+    reward: Annotated[float, WEIGHT] = 1.0
+    # Whether advantages are scaled to mean 0 and variance 1 in the batch.
+    normalize: bool = True
 
 
 class Environment(NamedTuple):

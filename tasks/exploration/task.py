@@ -75,20 +75,24 @@ _PROBE_SEED = 1  # key of the held-out states of probes
 class ExplorationData(Fields):
     """`config.data`: the environments of an update."""
 
-    environment: str = "rooms"  # or rooms-1, MiniGrid-FourRooms, doom, ...
-    rooms: Annotated[int, Range(1, 20, whole=True)] = 3  # per side, of rooms
-    horizon: Annotated[int, SIZE] = 200  # steps of an episode, of rooms
-    # Screen of random pixels, or "none"; see `environments.Television`.
+    # Environment: "rooms", "rooms-1", "MiniGrid-FourRooms", "doom", ...
+    environment: str = "rooms"
+    # Number of rooms per side of the grid of "rooms".
+    rooms: Annotated[int, Range(1, 20, whole=True)] = 3
+    horizon: Annotated[int, SIZE] = 200  # steps of an episode of "rooms"
+    # Screen of random pixels below the view: "noise" draws them at each step, "room"
+    # in the first room, "remote" by an action; "none" leaves the screen dark.
     television: Annotated[str, Choice(TELEVISIONS)] = "none"
-    screen: Annotated[int, LAYERS] = 5  # rows of the television, dark if there is none
-    batch_size: Annotated[int, BATCH] = 64  # environments
-    steps: Annotated[int, SIZE] = 20  # of each environment in an update
+    screen: Annotated[int, LAYERS] = 5  # rows of the screen of `television`
+    batch_size: Annotated[int, BATCH] = 64  # number of environments
+    steps: Annotated[int, SIZE] = 20  # steps of each environment per update
 
 
 class CuriosityLoss(policy.PolicyLoss):
     """`config.loss`."""
 
-    beta: Annotated[float, PROBABILITY] = 0.2  # share of the forward model
+    # beta of eq. 7, the share of the forward model in the loss of both models.
+    beta: Annotated[float, PROBABILITY] = 0.2
     eta: Annotated[float, WEIGHT] = 1.0  # scale of the intrinsic reward
     # Scale of the policy's updates, which with Adam has the effect of lambda in eq. 7.
     policy: Annotated[float, WEIGHT] = 0.1
@@ -106,7 +110,9 @@ class ExplorationConfig(ModelConfig):
     data: ExplorationData = ExplorationData()
     loss: CuriosityLoss = CuriosityLoss()
     evaluation: ExplorationEvaluation = ExplorationEvaluation()
-    parallel: Literal["jit"] = "jit"  # environments that go on are on all devices
+    parallel: Literal["jit"] = (
+        "jit"  # here only "jit": each device has all environments
+    )
 
 
 @flax.struct.dataclass

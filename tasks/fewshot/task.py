@@ -53,13 +53,16 @@ _STATISTICS = "batch_stats"  # a collection of the model, and a metric of a step
 class FewShotData(Fields):
     """`config.data`: episodes."""
 
-    # Images of characters.
+    # Source of the images of characters.
     source: Annotated[str, Choice(fewshot.SOURCES)] = "matplotlib"
-    folder: str = ""  # of folders of images
+    folder: str = ""  # folder with a subfolder of images per class, for "folder"
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
-    rotations: bool = True  # whether a turned character is another class
-    ways: Annotated[int, Range(2, 1000, whole=True)] = 5  # N
-    shots: Annotated[int, _SHOTS] = 5  # maximum K in training
+    # Whether each rotation of a character by 90 degrees is a class of its own.
+    rotations: bool = True
+    # N, number of classes of an episode.
+    ways: Annotated[int, Range(2, 1000, whole=True)] = 5
+    # Maximum K in training, the number of examples of each class.
+    shots: Annotated[int, _SHOTS] = 5
     batch_size: Annotated[int, BATCH] = 32  # episodes per batch
 
     def __post_init__(self):
@@ -72,8 +75,9 @@ class FewShotData(Fields):
 class FewShotEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    episodes: Annotated[int, EXAMPLES] = 1000  # for each number of shots
-    # Numbers of examples of each class.
+    # Number of episodes for each entry of `shots`.
+    episodes: Annotated[int, EXAMPLES] = 1000
+    # Numbers of examples of each class, evaluated one by one.
     shots: Annotated[tuple[int, ...], _SHOTS.each()] = (1, 5)
 
 

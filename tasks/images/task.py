@@ -83,9 +83,10 @@ class Noise(NamedTuple):
 class ImageData(Fields):
     """`config.data`: labelled images."""
 
-    source: Annotated[str, Choice(SOURCES)] = "openmoji"  # images and their classes
-    groups: tuple[str, ...] = ()  # of OpenMoji, one class each; empty for all
-    folder: str = ""  # one subfolder of images per class
+    source: Annotated[str, Choice(SOURCES)] = "openmoji"  # source of the images
+    # Groups of OpenMoji drawings, one class each; empty for all.
+    groups: tuple[str, ...] = ()
+    folder: str = ""  # folder with a subfolder of images per class, for "folder"
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     batch_size: Annotated[int, BATCH] = 32  # images per batch
 
@@ -100,18 +101,18 @@ class ImageData(Fields):
 class ImageEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Generated images; the corners of each are compared with those of other images.
+    # Number of generated images; the corners of each are compared with those of others.
     images: Annotated[int, dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1)] = 2000
-    # Pixels per side for the frozen classifier.
+    # Image size that the frozen classifier reads, in pixels.
     size: Annotated[int, Range(1, 1000, whole=True)] = 96
 
 
 class AttentionSizes(Fields):
     """`config.attention`: sizes of the maps with self-attention."""
 
-    # Rows of the maps in the generator.
+    # Rows of the generator's maps that have self-attention.
     generator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
-    # Rows of the maps in the discriminator.
+    # Rows of the discriminator's maps that have self-attention.
     discriminator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
 
 
@@ -123,11 +124,11 @@ class AdversarialConfig(Config):
     discriminator_architecture: Annotated[type, checks.MODEL]
     model: ConfigDict
     attention: AttentionSizes = AttentionSizes()
-    latent_size: Annotated[int, SIZE] = 128  # Z; the paper's
+    latent_size: Annotated[int, SIZE] = 128  # Z, width of the noise
     loss: Annotated[str, Choice(adversarial.LOSSES)] = "hinge"  # adversarial loss
     generator: ConfigDict  # an optimizer, like the next
     discriminator: ConfigDict
-    # Decay of the generator's moving average.
+    # Decay of the moving average of the generator's parameters, which is evaluated.
     average_decay: Annotated[float, FRACTION] = 0.999
     data: ImageData = ImageData()
     evaluation: ImageEvaluation = ImageEvaluation()

@@ -50,9 +50,9 @@ _VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 class AgreementData(Fields):
     """`config.data`: generated sentences."""
 
-    # Language of the sentences.
+    # Generated language: agreement of verbs with their nouns, or nested brackets.
     language: Annotated[str, Choice(agreement.LANGUAGES)] = "agreement"
-    # Attractors of a noun, or pairs of brackets, at most.
+    # Maximum number of attractors of a noun, or of pairs of brackets.
     size: Annotated[int, _SIZE] = 4
     batch_size: Annotated[int, BATCH] = 32  # sentences per batch
 
@@ -60,8 +60,9 @@ class AgreementData(Fields):
 class AgreementEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    sizes: Annotated[tuple[int, ...], _SIZE.each()] = (8,)  # besides that of training
-    sentences: Annotated[int, EXAMPLES] = 500  # per size
+    # Sizes of further evaluated sentences, besides that of training.
+    sizes: Annotated[tuple[int, ...], _SIZE.each()] = (8,)
+    sentences: Annotated[int, EXAMPLES] = 500  # number of sentences per size
     checkpoint: str = "best"
 
 

@@ -69,15 +69,19 @@ class Truncated(Supervised):
 class TextModelingData(Fields):
     """`config.data`: running text."""
 
-    source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"  # the text
+    source: Annotated[str, Choice(running_text.SOURCES)] = (
+        "speeches"  # source of the text
+    )
     files: Files = Files()
-    train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000  # the last ones
-    pieces: Literal["word", "unigram", "char"] = "word"  # unit of a token
-    # Maximum number of tokens.
-    vocab_size: Annotated[int, VOCABULARY] = 5000  # 10,000 in the paper
-    tokens: Annotated[int, SIZE] = 32  # sequence length
-    # Sequences per batch.
-    batch_size: Annotated[int, BATCH] = 40  # the paper's
+    # Maximum number of words for training, the last ones of the text.
+    train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000
+    # Unit of a token: a word, a subword ("unigram") or a character.
+    pieces: Literal["word", "unigram", "char"] = "word"
+    # Maximum size of the vocabulary; 10,000 in the paper.
+    vocab_size: Annotated[int, VOCABULARY] = 5000
+    tokens: Annotated[int, SIZE] = 32  # sequence length, in tokens
+    # Sequences per batch; 40 in the paper.
+    batch_size: Annotated[int, BATCH] = 40
 
     def __post_init__(self):
         if self.source != "files":
@@ -87,7 +91,8 @@ class TextModelingData(Fields):
 class TextModelingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    batch_size: Annotated[int, BATCH] = 20  # rows of the text, read in parallel
+    # Number of parts of the text that are read in parallel.
+    batch_size: Annotated[int, BATCH] = 20
     checkpoint: str = "best"
 
 

@@ -62,13 +62,15 @@ _END = 0  # pointer that ends, starts and pads an answer
 class PointingData(Fields):
     """`config.data`: generated instances."""
 
-    kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"  # the task
-    # Minimum size of an instance in training.
-    min_size: Annotated[int, _INPUTS] = 10  # inputs
-    max_size: Annotated[int, _INPUTS] = 10  # maximum size of an instance in training
-    buckets: Annotated[int, SHAPES] = 1  # batch shapes; each costs a compilation
-    # Instances per batch.
-    batch_size: Annotated[int, BATCH] = 128  # the paper's
+    kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"  # task to learn
+    # Minimum number of inputs of a training instance.
+    min_size: Annotated[int, _INPUTS] = 10
+    # Maximum number of inputs of a training instance.
+    max_size: Annotated[int, _INPUTS] = 10
+    # Number of batch shapes; each has similar sizes and costs a compilation.
+    buckets: Annotated[int, SHAPES] = 1
+    # Instances per batch; 128 in the paper.
+    batch_size: Annotated[int, BATCH] = 128
 
     def __post_init__(self):
         pointing.check_size(self.kind, "min_size", self.min_size)
@@ -78,12 +80,12 @@ class PointingData(Fields):
 class PointingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    # Sizes of the instances.
+    # Sizes of the evaluated instances, in inputs.
     sizes: Annotated[tuple[int, ...], _INPUTS.each()] = (5, 10)
-    instances: Annotated[int, BATCH] = 1000  # per size
-    # Beam size.
-    beam: Annotated[int, BEAM] = 1  # greedy
-    constrain: bool = False  # of the first metrics; True for permutations
+    instances: Annotated[int, BATCH] = 1000  # number of instances per size
+    beam: Annotated[int, BEAM] = 1  # beam size; 1 for greedy search
+    # Whether the search of the main metrics visits each input once; for permutations.
+    constrain: bool = False
 
 
 class PointingConfig(ModelConfig):

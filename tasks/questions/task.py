@@ -86,16 +86,20 @@ class Story(NamedTuple):
 class QuestionFields(Fields):
     """`config.data`: stories."""
 
-    source: Literal["generated", "files"] = "generated"  # generated stories, or `files`
-    # Numbers of the tasks.
+    # Generated stories, or your `files`.
+    source: Literal["generated", "files"] = "generated"
+    # Numbers of the bAbI tasks to learn.
     tasks: Annotated[tuple[int, ...], _TASK.each()] = tuple(range(1, 21))
-    # A model for each task, or one for all.
+    # "single" for a model per task, "joint" for one model of all tasks.
     training: Literal["single", "joint"] = "single"
-    # For training and validation, or 10,000.
+    # Number of questions of each task, for training and validation; 1,000 or
+    # 10,000 in the paper.
     questions: Annotated[int, dataclasses.replace(EXAMPLES, min=10)] = 1000
-    repeats: Annotated[int, _REPEATS] = 1  # models for each task; 10 in the paper
-    memory: Annotated[int, SIZE] = 50  # statements, the last ones of a story
-    # Maximum share of skipped time indices.
+    # Number of models trained for each task; 10 in the paper.
+    repeats: Annotated[int, _REPEATS] = 1
+    # Maximum number of statements in the memory, the last ones of a story.
+    memory: Annotated[int, SIZE] = 50
+    # Maximum share of time indices that training skips at random.
     time_noise: Annotated[float, FRACTION] = 0.1
     # Questions per batch.
     batch_size: Annotated[int, BATCH] = 32
@@ -112,8 +116,11 @@ class QuestionFields(Fields):
 class QuestionLoss(Fields):
     """`config.loss`."""
 
-    linear_steps: Annotated[int, COUNT] = 0  # at most; exactly, in the authors' code
-    supervision: Annotated[float, WEIGHT] = 0.0  # weight of the attention loss
+    # Maximum number of first steps without a softmax; the exact number in the authors'
+    # code.
+    linear_steps: Annotated[int, COUNT] = 0
+    # Weight of the loss that trains each hop on its supporting fact.
+    supervision: Annotated[float, WEIGHT] = 0.0
 
 
 class QuestionConfig(ModelConfig):

@@ -217,12 +217,14 @@ def _drawn(count: int) -> Objects:
 class Layout(Fields):
     """Canvases of a run, and what is asked about them."""
 
-    # Rows and columns of a canvas.
+    # Size of a canvas, in pixels.
     side: Annotated[int, Range(SIDE, 1000, whole=True)] = SIDE
-    clutter: Annotated[int, COUNT] = 0  # patches of other images on each canvas
-    objects: Annotated[int, LAYERS] = 1  # maximum on a canvas
+    # Number of patches of other images on each canvas.
+    clutter: Annotated[int, COUNT] = 0
+    objects: Annotated[int, LAYERS] = 1  # maximum number of objects on a canvas
     min_objects: Annotated[int, LAYERS] = 1  # minimum number of objects on a canvas
-    answer: Literal["objects", "sum"] = "objects"  # from left to right, then a stop
+    # The answer: all objects from left to right and a stop symbol, or their sum.
+    answer: Literal["objects", "sum"] = "objects"
 
     @property
     def outputs(self) -> int:

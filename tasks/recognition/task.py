@@ -64,7 +64,9 @@ class Assets(NamedTuple):
 class RecognitionData(recognition.Layout):
     """`config.data`: images on canvases."""
 
-    source: Annotated[str, Choice(recognition.SOURCES)] = "mnist"  # images of digits
+    source: Annotated[str, Choice(recognition.SOURCES)] = (
+        "mnist"  # source of the digits
+    )
     files: Files = Files()
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     batch_size: Annotated[int, BATCH] = 128  # canvases per batch
@@ -89,7 +91,7 @@ class RecognitionData(recognition.Layout):
 class RecognitionEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    images: Annotated[int, EXAMPLES] = 10_000  # maximum
+    images: Annotated[int, EXAMPLES] = 10_000  # maximum number of images
 
 
 class RecognitionLoss(reinforce.Weights):

@@ -42,9 +42,11 @@ class RegressionData(Fields):
 
     # Number of training points.
     points: Annotated[int, Range(2, 10**6, whole=True)] = 40
-    length: Annotated[float, POSITIVE] = 5.0  # x is in [0, length]
-    noise: Annotated[float, WEIGHT] = 1.0  # standard deviation; training points only
-    queries: Annotated[int, SIZE] = 50  # per split: steps of 0.1
+    length: Annotated[float, POSITIVE] = 5.0  # length of the interval of x, from 0
+    # Standard deviation of the noise, which only training points have.
+    noise: Annotated[float, WEIGHT] = 1.0
+    # Number of points at which the curve is estimated, per split.
+    queries: Annotated[int, SIZE] = 50
 
 
 class RegressionConfig(ModelConfig):

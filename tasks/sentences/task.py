@@ -42,14 +42,15 @@ from training.task import Evaluation, NoOptions, Prediction, Task
 class SentenceData(Fields):
     """`config.data`: labelled sentences or pairs."""
 
-    # Labelled sentences or pairs.
+    # Source of the labelled sentences or pairs.
     source: Annotated[str, Choice(sentences.SOURCES)] = "reviews"
     files: Files = Files()
-    # Maximum for training; the reviews have 8,072.
+    # Maximum number of training examples; the reviews have 8,072.
     examples: Annotated[int, Range(1, 10**7, whole=True)] = 10_000
-    # Maximum number of words.
+    # Maximum size of the vocabulary, in words.
     vocab_size: Annotated[int, VOCABULARY] = 5000
-    max_length: Annotated[int, SIZE] = 48  # words; longer texts are truncated
+    # Maximum number of words of a text; longer texts are truncated.
+    max_length: Annotated[int, SIZE] = 48
     batch_size: Annotated[int, BATCH] = 32  # sentences or pairs per batch
 
     def __post_init__(self):

@@ -23,18 +23,20 @@ _WORDS = Range(1, 100, whole=True)
 class SpeechData(Mixing):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
-    source: Literal["digits", "tones", "espeak", "files"] = "digits"  # the recordings
+    # Source of the recordings.
+    source: Literal["digits", "tones", "espeak", "files"] = "digits"
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged recordings
     files: Files = Files()
-    # Of the four that can be held out.
+    # Number of the voice of the test, of the four that can be held out.
     test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
     # Minimum number of words of a generated string.
     min_words: Annotated[int, _WORDS] = 2
     # Maximum number of words of a generated string.
     max_words: Annotated[int, _WORDS] = 7
-    # Of each band.
+    # Normalisation of each band of an utterance: to mean 0, or to variance 1 too.
     normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
-    one_voice: bool = False  # whether one voice speaks a whole training string
+    # Whether a training string has one voice, instead of one per word.
+    one_voice: bool = False
     batch_size: Annotated[int, BATCH] = 32  # recordings per batch
 
     def __post_init__(self):

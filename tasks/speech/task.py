@@ -65,15 +65,17 @@ class ListeningEvaluation(EvaluationConfig):
     """`config.evaluation`; `alpha` 1 with `offset` 0 divides by the length."""
 
     utterances: Annotated[int, EXAMPLES] = 300  # number of utterances
-    # Groups of further lengths.
+    # Lengths in words of further groups of generated test strings.
     words: Annotated[tuple[int, ...], Range(1, 100, whole=True).each()] = (10, 15)
     batch_size: Annotated[int, BATCH] = 50  # utterances per batch
-    # Beam size.
-    beam: Annotated[int, BEAM] = 8  # 32 in the paper
+    beam: Annotated[int, BEAM] = 8  # beam size; 32 in the paper
     alpha: Annotated[float, ALPHA] = 1.0  # exponent of the length penalty
     offset: Annotated[float, OFFSET] = 0.0  # added to the length in the length penalty
-    language_model: str = ""  # a run of lstmn_text:digits, or none
-    language_model_weight: Annotated[float, WEIGHT] = 0.008  # lambda of the paper
+    # Run directory of a language model of the characters (`lstmn_text:digits`), which
+    # reranks the beam; empty for none.
+    language_model: str = ""
+    # Weight of the language model in the ranking, lambda of the paper.
+    language_model_weight: Annotated[float, WEIGHT] = 0.008
     checkpoint: str = "best"
 
 

@@ -100,28 +100,35 @@ class Mixing(Fields):
     none.
     """
 
-    # Mel bands of the spectrogram.
-    bands: Annotated[int, SIZE] = 40  # M; the paper's
-    # In the package; up to 128 for espeak and files.
+    # M, number of mel bands of the spectrogram; 40 in the paper.
+    bands: Annotated[int, SIZE] = 40
+    # Number of cepstral coefficients: 13 for the recorded digits, up to 128 for others.
     cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
-    # Samples per second of the recordings.
-    rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
-    pause: Annotated[float, Range(0, 60)] = 0.3  # seconds, before and after each part
-    min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
-    max_snr: Annotated[float, _SNR] = 40.0  # dB, maximum ratio of signal to noise
-    # Maximum change of the mel axis (vocal tract length).
+    # Sampling rate of the recordings, in Hz.
+    rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000
+    # Maximum pause before and after each word, in seconds.
+    pause: Annotated[float, Range(0, 60)] = 0.3
+    # Minimum ratio of the loudest frame to the noise, in dB.
+    min_snr: Annotated[float, _SNR] = 10.0
+    # Maximum ratio of the loudest frame to the noise, in dB.
+    max_snr: Annotated[float, _SNR] = 40.0
+    # Maximum relative change of the mel axis, as by another vocal tract length.
     warp: Annotated[float, Range(0, 0.5)] = 0.1
-    speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum change
-    # Maximum change of speed and frequencies together (Ko et al. 2015).
+    speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum relative change of the speed
+    # Maximum relative change of speed and frequencies together (Ko et al. 2015).
     resampling: Annotated[float, Range(0, 0.5)] = 0.0
-    # dB, standard deviation of a smooth filter.
+    # Standard deviation of a smooth random filter, in dB.
     equalizer: Annotated[float, Range(0, 40)] = 0.0
-    gain: Annotated[float, Range(0, 80)] = _GAIN  # dB, range of the loudness of a word
-    time_masks: Annotated[int, DEPTH] = 0  # SpecAugment (Park et al. 2019)
-    time_mask: Annotated[float, Range(0, 60)] = 0.1  # seconds
-    # Number of masked ranges of bands, SpecAugment.
+    # Range of the random loudness of a word, in dB.
+    gain: Annotated[float, Range(0, 80)] = _GAIN
+    # Number of masked ranges of frames: SpecAugment (Park et al. 2019).
+    time_masks: Annotated[int, DEPTH] = 0
+    # Maximum length of a masked range of frames, in seconds.
+    time_mask: Annotated[float, Range(0, 60)] = 0.1
+    # Number of masked ranges of bands: SpecAugment.
     frequency_masks: Annotated[int, DEPTH] = 0
-    frequency_mask: Annotated[int, COUNT] = 6  # bands
+    # Maximum width of a masked range of bands, in bands.
+    frequency_mask: Annotated[int, COUNT] = 6
 
     def spectrogram(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool

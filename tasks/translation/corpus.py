@@ -30,30 +30,38 @@ _WORDS = Range(1, 1000, whole=True)
 class TranslationData(Fields):
     """`config.data`: parallel text, its vocabulary and batches."""
 
-    # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
+    # Corpus: "homeassistant", "libreoffice", "numbers", "reversal", your "files" or
+    # "tfds:NAME".
     corpus: str = "homeassistant"
-    extra_corpora: tuple[str, ...] = ()  # more training corpora
+    extra_corpora: tuple[str, ...] = ()  # more corpora, for training only
     files: Files = Files()
-    split_seed: Annotated[int, SEED] = 0  # chooses the held-out components
-    source_language: str = "en"  # ISO 639 code
-    target_language: str = "de"  # ISO 639 code
-    min_words: Annotated[int, _WORDS] = 3  # of the source, in evaluation
-    max_words: Annotated[int, _WORDS] = 40  # maximum number of words of either side
-    # User-interface labels teach vocabulary.
+    split_seed: Annotated[int, SEED] = 0  # seed of the choice of held-out components
+    source_language: str = "en"  # source language, an ISO 639 code
+    target_language: str = "de"  # target language, an ISO 639 code
+    # Minimum number of source words of an evaluated sentence.
+    min_words: Annotated[int, _WORDS] = 3
+    # Maximum number of words of either side of a pair.
+    max_words: Annotated[int, _WORDS] = 40
+    # Minimum number of source words of a training sentence; short labels teach words.
     train_min_words: Annotated[int, _WORDS] = 1
-    # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
+    # Share of training pairs of homeassistant and libreoffice whose names are replaced
+    # by invented ones, which teaches copying of names.
     made_up_names: Annotated[float, PROBABILITY] = 0.4
     vocab_size: Annotated[int, VOCABULARY] = 4000  # number of subwords
-    # To sample from; 1 for no subword regularisation.
+    # Number of best segmentations to sample from; 1 for no subword regularisation.
     segmentations: Annotated[int, Range(1, 512, whole=True)] = 1
-    # Kudo (2018), section 3.3; 0 is uniform.
+    # Smoothing of the sampling of segmentations, alpha of Kudo (2018); 0 is uniform.
     sampling_alpha: Annotated[float, WEIGHT] = 0.2
-    max_length: Annotated[int, SIZE] = 256  # subwords; longer pairs are dropped
-    # Per batch: rows x longer side.
+    # Maximum number of subwords of a side; longer pairs are dropped.
+    max_length: Annotated[int, SIZE] = 256
+    # Maximum size of a batch in tokens with padding: batch size times longer side.
     tokens: Annotated[int, Range(1, 10**9, whole=True)] = 1024
-    pack: bool = True  # several sentences per row: little padding
-    max_shapes: Annotated[int, SHAPES] = 3  # batch shapes; each costs a compilation
-    batch_size_multiple: Annotated[int, SIZE] = 8  # a multiple of devices x accumulate
+    # Whether several sentences share a row, which leaves little padding.
+    pack: bool = True
+    # Maximum number of batch shapes; each costs a compilation.
+    max_shapes: Annotated[int, SHAPES] = 3
+    # Divisor of the batch size, itself a multiple of devices times `accumulate`.
+    batch_size_multiple: Annotated[int, SIZE] = 8
 
     def __post_init__(self):
         languages = self.source_language, self.target_language

@@ -71,18 +71,20 @@ class Translated(NamedTuple):
 class TranslationLoss(reinforce.Weights):
     """`config.loss`; with a reward of 1.0, short runs learn less."""
 
-    smoothing: Annotated[float, FRACTION] = 0.1  # Vaswani et al. (2017), section 5.4
+    # Label smoothing; 0.1 in Vaswani et al. (2017), section 5.4.
+    smoothing: Annotated[float, FRACTION] = 0.1
 
 
 class TranslationEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    beam: Annotated[int, BEAM] = 4  # Vaswani et al. (2017), section 6.1
-    alpha: Annotated[float, ALPHA] = 1.0  # 0.6 in the paper, for longer sentences
-    # Subwords beyond the source; section 6.1.
+    beam: Annotated[int, BEAM] = 4  # beam size; 4 in Vaswani et al. (2017)
+    # Exponent of the length penalty; 0.6 in Vaswani et al., for longer sentences.
+    alpha: Annotated[float, ALPHA] = 1.0
+    # Maximum number of subwords of a translation beyond those of its source.
     max_extra_length: Annotated[int, Range(0, 1000, whole=True)] = 50
     batch_size: Annotated[int, BATCH] = 64  # sentences per batch
-    figures: Annotated[int, LAYERS] = 2  # number of sentences
+    figures: Annotated[int, LAYERS] = 2  # number of sentences with a figure
 
 
 class TranslationConfig(ModelConfig):

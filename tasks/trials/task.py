@@ -59,10 +59,10 @@ class TrialData(Fields):
     """`config.data`: trials."""
 
     problem: Literal["bandit", "mdp"] = "bandit"  # bandits, or tabular MDPs
-    episodes: Annotated[int, SIZE] = 10  # N; of a bandit, pulls
-    actions: Annotated[int, SIZE] = 5  # K, arms of a bandit
-    states: Annotated[int, SIZE] = STATES  # of an MDP
-    batch_size: Annotated[int, BATCH] = 100  # trials of an update
+    episodes: Annotated[int, SIZE] = 10  # N, episodes of an MDP or pulls of a bandit
+    actions: Annotated[int, SIZE] = 5  # K, actions of an MDP or arms of a bandit
+    states: Annotated[int, SIZE] = STATES  # number of states of an MDP
+    batch_size: Annotated[int, BATCH] = 100  # trials per update
 
     def __post_init__(self):
         if self.problem != "mdp" and self.states != STATES:

@@ -53,7 +53,7 @@ class VisualFiles(Fields):
 
     questions: str = ""  # JSON file of questions; empty for none
     annotations: str = ""  # JSON file of annotations; empty for none
-    images: str = ""  # folder of the images
+    images: str = ""  # folder of images; empty for none
 
 
 class SplitFiles(Fields):
@@ -67,10 +67,12 @@ class SplitFiles(Fields):
 class VisualFields(Fields):
     """`config.data`: questions about images."""
 
-    source: Annotated[str, Choice(visual.SOURCES)] = "scenes"  # images and questions
-    size: Annotated[int, Range(24, 10_000, whole=True)] = 64  # pixels per side
-    answers: Annotated[int, SIZE] = 3000  # maximum; the paper's
-    max_length: Annotated[int, SIZE] = 12  # words; longer questions are cut
+    source: Annotated[str, Choice(visual.SOURCES)] = "scenes"  # source of the images
+    size: Annotated[int, Range(24, 10_000, whole=True)] = 64  # image size, in pixels
+    # Maximum number of possible answers, the most frequent ones; 3,000 in the paper.
+    answers: Annotated[int, SIZE] = 3000
+    # Maximum number of words of a question; longer questions are cut.
+    max_length: Annotated[int, SIZE] = 12
     batch_size: Annotated[int, BATCH] = 64  # questions per batch
     files: SplitFiles = SplitFiles()
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
@@ -85,14 +87,13 @@ class VisualFields(Fields):
 class VisualEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    questions: Annotated[int, EXAMPLES] = 10_000  # maximum
+    questions: Annotated[int, EXAMPLES] = 10_000  # maximum number of questions
 
 
 class VisualLoss(Fields):
     """`config.loss`."""
 
-    # Weight of naming the object of each region; other sources than scenes do not know
-    # their objects.
+    # Weight of the loss of naming the object of each region; only "scenes" knows them.
     objects: Annotated[float, WEIGHT] = 0.0
 
 

@@ -176,9 +176,9 @@ def test_a_subclass_keeps_the_ranges_of_its_base():
 
 
 def test_a_range_names_both_bounds():
-    assert SIZE.accepted == "at least 1 and at most 1000000"
+    assert SIZE.accepted == "at least 1 and at most 1,000,000"
     assert FRACTION.accepted == "at least 0 and below 1"
-    listed = "a list of whole numbers, each at least 1 and at most 1000000"
+    listed = "a list of whole numbers, each at least 1 and at most 1,000,000"
     assert SIZE.each().accepted == listed
 
 

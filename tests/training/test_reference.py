@@ -1,6 +1,7 @@
 """The reference of configs: each field has a range and a meaning."""
 
 import importlib
+import re
 from typing import Annotated
 
 import in_process
@@ -62,7 +63,26 @@ def test_help_with_a_config_lists_its_variants_and_fields():
 
 def test_a_page_has_a_row_for_each_field():
     page = reference.page(ROOT / "configs/sagan.py")
-    assert page == reference.page(ROOT / "configs/sagan.py")
     config = importlib.import_module("configs.sagan").get_config()
     rows = [line.split(" | ")[0] for line in page.splitlines() if line[:3] == "| `"]
     assert rows == [f"| `{row.name}`" for row in reference.fields(config)]
+
+
+def test_a_page_has_the_docstring_and_folds_the_changed_fields():
+    page = reference.page(ROOT / "configs/bahdanau_nmt.py")
+    text, variants, _ = page.split("\n## ")
+    assert "    python train.py --config=configs/bahdanau_nmt.py --workdir=" in text
+    assert "*   `reversal`: a toy task, to reverse sixteen letters." in text
+    assert "[results/translation.md](../results/translation.md)" in text
+    folded = re.findall(r"<details><summary><code>(\w+)</code>.*\n\n(.*)\n", variants)
+    names = importlib.import_module("configs.bahdanau_nmt").VARIANTS
+    assert [name for name, _ in folded] == [*filter(None, names)]
+    assert '`data.corpus="reversal"`' in dict(folded)["reversal"]
+
+
+def test_a_meaning_is_a_sentence():
+    config = importlib.import_module("configs.transformer_nmt").get_config()
+    texts = {row.name: row.meaning for row in reference.fields(config)}
+    assert texts["data.pack"].startswith("Whether several sentences share a row")
+    assert texts["model.max_distance"].startswith("k, the clipping distance")
+    assert {text[-1] for text in texts.values()} == {"."}
