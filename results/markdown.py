@@ -8,7 +8,7 @@ from base.storage import markdown_table
 from results.records import Record
 
 EMPTY = "Not measured yet."
-MAX_COLUMNS = 8  # maximum number of columns of a table that is not folded
+MAX_COLUMNS = 8  # maximum number of columns of a table
 _PERCENT = {"share": 0, "padding": 0, "waiting": 1, "overhead": 1}  # decimals, by field
 _MILLIONS = ("parameters", "tokens")
 
@@ -21,6 +21,8 @@ def folded(
 ) -> str:
     """Returns a table of the visible columns, and below it a block with the others.
 
+    The block has tables of at most `MAX_COLUMNS` columns.
+
     Args:
         titles: distinct column titles; the first column is in both tables.
         rows: rows of one cell per title; the block leaves out those without a value.
@@ -28,18 +30,22 @@ def folded(
         right_aligned: see `markdown_table`.
     """
     front = [x for x, title in enumerate(titles) if title in visible]
-    back = [0, *(x for x in range(len(titles)) if x not in front)]
+    back = [x for x in range(len(titles)) if x not in front]
     header, *lines = ([row[x] for x in front] for row in (titles, *rows))
     text = markdown_table(header, lines, right_aligned)
-    if len(back) == 1:
+    if not back:
         return text
-    header, *lines = ([row[x] for x in back] for row in (titles, *rows))
-    lines = [line for line in lines if not {*line[1:]} <= {"", "–"}]
-    summary = f"More columns: {html.escape('; '.join(header[1:]), quote=False)}"
-    table = markdown_table(header, lines, right_aligned)
-    # Without the blank lines, the table in the block is not read as Markdown.
-    details = f"<details><summary>{summary}</summary>\n\n{table}\n\n</details>"
-    return f"{text}\n\n{details}"
+    names = "; ".join(titles[x] for x in back)
+    tables = [
+        f"<details><summary>More columns: {html.escape(names, quote=False)}</summary>"
+    ]
+    for start in range(0, len(back), MAX_COLUMNS - 1):
+        part = [0, *back[start : start + MAX_COLUMNS - 1]]
+        header, *lines = ([row[x] for x in part] for row in (titles, *rows))
+        lines = [line for line in lines if not {*line[1:]} <= {"", "–"}]
+        tables.append(markdown_table(header, lines, right_aligned))
+    # Without the blank lines, the tables in the block are not read as Markdown.
+    return "\n\n".join([text, *tables, "</details>"])
 
 
 def link(text: str, home: str | None) -> str:

@@ -107,14 +107,6 @@ class Comparison(NamedTuple):
         """Name of the other system without the case."""
         return self.other.partition(", ")[0]
 
-    def __str__(self) -> str:
-        """Returns the comparison in words."""
-        case = f"{self.case}: " if self.case else ""
-        text = f"{case}{self.ratio:.2f} times the rate of {self.library}"
-        if self.same_malloc is None:
-            return text
-        return f"{text}, {self.same_malloc:.2f} times with the same malloc"
-
 
 def comparisons(systems: Mapping[str, Mapping[str, Any]]) -> list[Comparison]:
     """Compares each system of this project in a record with the fastest other one.
@@ -225,17 +217,35 @@ def table(record: Record) -> str:
         [_plain(system), *(markdown.number(values, field) for field in fields)]
         for system, values in record["systems"].items()
     ]
-    facts = list(map(str, comparisons(record["systems"])))
+    facts = list(_in_words(comparisons(record["systems"])))
     if (ratio := record.get("ratio_half_sum")) is not None:
-        facts += [f"{ratio:.2f} times the time of perfect two-way parallelism"]
+        facts += [f"{ratio:.2f} times the time of perfect two-way parallelism."]
     if (rate := record.get("product_gflop_a_second")) is not None:
-        facts += [f"matrix products alone: {rate:.0f} GFLOP/s"]
-    facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
+        facts += [f"This CPU multiplies matrices at {rate:.0f} GFLOP/s."]
+    facts += [
+        f"Measured on {record['device']}, commit `{record['commit'] or 'unknown'}`."
+    ]
     text = markdown_table(["system", *benchmark.columns], lines)
     sizes = benchmark.title.removeprefix(benchmark.heading).removeprefix(", ")
     command = f"`python -m benchmarks {record['name']}`"
     note = f"{sizes[0].upper()}{sizes[1:]} ({command})" if sizes else command
-    return f"### {benchmark.heading}\n\n{note}\n\n{text}\n\n{'; '.join(facts)}."
+    return f"### {benchmark.heading}\n\n{note}\n\n{text}\n\n{' '.join(facts)}"
+
+
+def _in_words(compared: list[Comparison]) -> Iterator[str]:
+    """Yields sentences; those on the library of the last one have only numbers."""
+    last = None
+    for row in compared:
+        same = row.same_malloc
+        texts = f"{row.ratio:.3g}", f"{same:.3g}" if same else ""
+        if (row.library, bool(same)) != last:
+            units = f" times as fast as {row.library}", " with the same malloc"
+            texts = texts[0] + units[0], texts[1] + units[1] * bool(same)
+        last = row.library, bool(same)
+        text = (
+            f"{row.case}: " * bool(row.case) + texts[0] + f" ({texts[1]})" * bool(same)
+        )
+        yield f"{text[0].upper()}{text[1:]}."
 
 
 def _plain(name: str) -> str:
