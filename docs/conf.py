@@ -10,7 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.addnodes import download_reference, pending_xref
+from sphinx.addnodes import desc_annotation, download_reference, pending_xref
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -32,6 +32,7 @@ exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_math_renderer = "mathml"
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["live.js"]
@@ -41,7 +42,6 @@ default_role = "py:obj"
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "no-value": True,
     "special-members": "__call__",
 }
 autodoc_inherit_docstrings = False
@@ -83,6 +83,11 @@ def write_math(self, node):
     except MathError as error:
         logging.getLogger(__name__).warning(str(error), location=node)
         raise nodes.SkipNode from error
+    # docutils sets the index of an accented letter underneath it, not as a subscript.
+    part, accent = r"\s*(<(m\w+)>.*?</\{}>)\s*", r"(<mo [^>]*>.</mo>)\s*"
+    pattern = f"<munderover>{part.format(2)}{part.format(4)}{accent}</munderover>"
+    accented = r'<msub><mover accent="true">\1\5</mover>\3</msub>'
+    html = re.sub(pattern, accented, html, flags=re.DOTALL)
     self.body.append(f'<div class="math">{html}</div>' if is_block else html)
     raise nodes.SkipNode
 
@@ -176,6 +181,13 @@ def link_functions(app, tree):
             node.replace_self(link)
 
 
+def leave_out_values(app, tree):
+    """Leaves out the values of module constants, which `convert` may list."""
+    for node in [*tree.findall(desc_annotation)]:
+        if node.astext().startswith(" = "):
+            node.parent.remove(node)
+
+
 def leave_out_docstrings(app, tree):
     """Leaves out the docstrings of functions that a page includes by name."""
     for node in tree.findall(nodes.literal_block):
@@ -235,6 +247,7 @@ def setup(app):
     app.connect("source-read", prepare)
     app.connect("doctree-read", link_functions)
     app.connect("doctree-read", leave_out_docstrings)
+    app.connect("doctree-read", leave_out_values)
     app.connect("autodoc-process-docstring", convert, priority=400)
     app.connect("autodoc-process-signature", shorten)
     app.connect("autodoc-skip-member", skip)

@@ -98,7 +98,7 @@ def page(path: Path) -> str:
     text = re.sub(r"`?docs/([\w/-]+\.md)`?", r"[\1](../\1)", text)
     lines = [f"# {path.stem}", "", text, "", "## Changed fields of the variants", ""]
     for name, changes in variants(path).items():
-        title = f"<summary><code>{name}</code>: {len(changes)}</summary>"
+        title = f"<summary><code>{name}</code> ({len(changes)})</summary>"
         changed = ", ".join(f"`{change}`" for change in changes)
         lines.append(f"<details>{title}\n\n{changed}\n\n</details>\n")
     rows = [

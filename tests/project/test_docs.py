@@ -315,12 +315,15 @@ def test_the_site_has_each_page_and_each_public_name(tmp_path):
             is_code = inspect.isfunction(value) or inspect.isclass(value)
             if is_code and value.__module__ == module and name[0] != "_":
                 assert f"{module}.{name}" in names
+    assert "additive_scores&gt;" not in api  # `SCORES` is a list of links
     for config in ROOT.glob("configs/[!_]*.py"):
         assert (site / f"configs/{config.stem}.html").exists()
     text = (site / "mechanisms/additive.html").read_text()
     assert "api/attention.scores.html#attention.scores.additive_scores" in text
     assert 'class="math' in text
     assert 'src="../live/bahdanau_nmt.html"' in text
+    text = (site / "mechanisms/local.html").read_text()
+    assert '<msub><mover accent="true"><mi>h</mi>' in re.sub(r"\s+<", "<", text)
     for path in site.glob("tutorials/*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         codes = [x for x in cells if x["cell_type"] == "code"]
