@@ -289,7 +289,7 @@ class _Run:
 
         All hosts gather the state and predict; the first one keeps the file.
         """
-        with self.paused("looking"):
+        with self.paused("storing attention"):
             predictions = moments.predictions(
                 self.task, _evaluated(state), self.examples
             )
