@@ -3,9 +3,9 @@
     python train.py --config=configs/captioning.py --workdir=runs/captioning
 
 Scenes of two or three OpenMoji drawings, generated during training, with captions that
-name the drawings and their positions. Takes 19 minutes on one CPU core and reaches
-79.3 BLEU-4 (mean of five seeds). The paper's results, on photographs (MS-COCO), are not
-comparable.
+name the drawings and their positions. Takes about 19 minutes on one CPU core and
+reaches 79.3 BLEU-4 (mean of five seeds). The paper's results, on photographs (MS-COCO),
+are not comparable.
 
 Variants:
 

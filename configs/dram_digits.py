@@ -3,9 +3,10 @@
     python train.py --config=configs/dram_digits.py --workdir=runs/dram_digits
 
 The model names two MNIST digits on a canvas of 100 pixels from left to right, then
-gives a stop symbol, with three glimpses for each of the three answers. Takes 20 minutes
-on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model, trained on 60,000
-digits to name one of the 55 pairs without order, has 5 %. See docs/results/glimpses.md.
+gives a stop symbol, with three glimpses for each of the three answers. Takes about 20
+minutes on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model, trained on
+60,000 digits to name one of the 55 pairs without order, has 5 %. See
+docs/results/glimpses.md.
 
 Variants:
 

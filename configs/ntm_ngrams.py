@@ -2,10 +2,10 @@
 
     python train.py --config=configs/ntm_ngrams.py --workdir=runs/ntm_ngrams
 
-Takes 7.5 minutes on one CPU core and reaches 142.2 bits per 200-bit sequence (mean of
-five seeds, 137 to 152); the LSTM reaches 138, the optimal predictor 134.8. In the paper
-the machine comes close to the optimum with either controller; here the feed-forward one
-learns little (176 bits).
+Takes about 8 minutes on one CPU core and reaches 142.2 bits per 200-bit sequence (mean
+of five seeds, 137 to 152); the LSTM reaches 138, the optimal predictor 134.8. In the
+paper the machine comes close to the optimum with either controller; here the
+feed-forward one learns little (176 bits).
 
 Variants:
 

@@ -2,7 +2,7 @@
 
     python train.py --config=configs/ntm_repeat_copy.py --workdir=runs/ntm_repeat_copy
 
-Up to 10 vectors are repeated up to 10 times. Takes 6.4 minutes on one CPU core; the
+Up to 10 vectors are repeated up to 10 times. Takes about 6 minutes on one CPU core; the
 loss at 10 vectors is then 0.49 bits (guessing: 484). As in the paper, longer sequences
 are copied nearly as well (20 vectors: 76 bits, with 1 % wrong bits). The machine does
 not count beyond the repeats of training: asked for 20 repeats, it ends after 13.

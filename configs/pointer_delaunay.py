@@ -2,9 +2,9 @@
 
     python train.py --config=configs/pointer_delaunay.py --workdir=runs/pointer_delaunay
 
-An instance has five points. Takes 8.9 minutes on one CPU core and reaches 44.8 % exact
-triangulations, with 78.0 % of the triangles found. The paper, with longer training,
-reports 80.7 % and 93.0 % (section 4.3).
+An instance has five points. Takes about 9 minutes on one CPU core and reaches 44.8 %
+exact triangulations, with 78.0 % of the triangles found. The paper, with longer
+training, reports 80.7 % and 93.0 % (section 4.3).
 
 Variants:
 

@@ -2,9 +2,9 @@
 
     python train.py --config=configs/pointer_hull.py --workdir=runs/pointer_hull
 
-An instance has ten points. Takes 3 minutes on one CPU core and reaches 71.3 % exact
-hulls, with 99.6 % of the area covered (mean of five seeds). The paper, trained on 5 to
-50 points, reports 87.0 % and 99.8 % (table 1).
+An instance has ten points. Takes about 3 minutes on one CPU core and reaches 71.3 %
+exact hulls, with 99.6 % of the area covered (mean of five seeds). The paper, trained on
+5 to 50 points, reports 87.0 % and 99.8 % (table 1).
 
 Variants:
 

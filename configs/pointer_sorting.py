@@ -2,10 +2,10 @@
 
     python train.py --config=configs/pointer_sorting.py --workdir=runs/pointer_sorting
 
-An instance has ten numbers in [0, 1). Takes 5 minutes on one CPU core and sorts 84.8 %
-of the instances without an error (mean of the seeds). Order Matters (Vinyals, Bengio
-and Kudlur, 2016, table 1) reports 28 % after 10,000 iterations, and 8 % without the
-glimpse (`--config.model.glimpses=0`).
+An instance has ten numbers in [0, 1). Takes about 5 minutes on one CPU core and sorts
+84.8 % of the instances without an error (mean of the seeds). Order Matters (Vinyals,
+Bengio and Kudlur, 2016, table 1) reports 28 % after 10,000 iterations, and 8 % without
+the glimpse (`--config.model.glimpses=0`).
 
 Variants:
 

@@ -2,9 +2,9 @@
 
     python train.py --config=configs/pointer_tsp.py --workdir=runs/pointer_tsp
 
-An instance has ten cities. Takes 11.2 minutes on one CPU core and reaches a mean tour
-length of 2.897; the optimum is 2.863 (the paper: 2.88 and 2.87). As in the paper, the
-search is constrained to tours; `valid_free` of the final evaluation is the share of
+An instance has ten cities. Takes about 11 minutes on one CPU core and reaches a mean
+tour length of 2.897; the optimum is 2.863 (the paper: 2.88 and 2.87). As in the paper,
+the search is constrained to tours; `valid_free` of the final evaluation is the share of
 valid tours without the constraint.
 
 Variants:

@@ -3,8 +3,8 @@
     python train.py --config=configs/sagan.py --workdir=runs/sagan
 
 The images are OpenMoji drawings of 32 x 32 pixels, with their groups as classes. Takes
-21.1 minutes on one CPU core and reaches a Frechet distance of 829.86, the mean of five
-seeds (real images: 69.26). The paper's results, on ImageNet at 128 pixels, are not
+about 21 minutes on one CPU core and reaches a Frechet distance of 829.86, the mean of
+five seeds (real images: 69.26). The paper's results, on ImageNet at 128 pixels, are not
 comparable.
 
 Variants:

@@ -2,7 +2,7 @@
 
     python train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt
 
-Takes 9.2 minutes on two CPU cores and reaches 43.2 BLEU on the test split, the
+Takes about 9 minutes on two CPU cores and reaches 43.2 BLEU on the test split, the
 held-out components of Home Assistant. Positions are relative (Shaw et al., 2018), the
 optimizer is Muon (Jordan et al., 2024). The papers, on WMT14, report 27.3 BLEU with
 `base` (26.8 with relative positions) and 28.4 with `big`.
