@@ -468,7 +468,7 @@ function sentence({ attention: a, head, query, key }) {
   const parts = a.topTexts(head, query, 2).filter(([, text]) => !text.endsWith("0.00"));
   const list = parts.map(([k, text]) => `${a.keyNames[k]} (${text})`).join(", ") || "nothing";
   const [title] = a.titles, label = shorten(a.queries[query], 80), at = `${title} ${query + 1}`;
-  const row = title && label !== at ? `${at}, ${label},` : label;
+  const row = !title ? label : label === at || label === `${query + 1}` ? at : `${at}, ${label},`;
   return `${row} attends to ${list}. At ${a.keyNames[key]}: ${a.text(head, query, key)}.`;
 }
 

@@ -49,7 +49,8 @@ class Attention {
     this.chosen = array(page, Int32Array, map.chosen);
     this.tops = this.topKeys.length / (this.heads * this.rows);
     this.details = detailsOf(page, map.details);
-    [this.queryNames, this.keyNames] = [map.queries, map.keys].map(namesOf);
+    this.queryNames = namesOf(map.queries);
+    this.keyNames = namesOf(map.keys, map.titles[1]);
     this.mixed = new Map();
   }
 
@@ -172,12 +173,13 @@ class Attention {
   }
 }
 
-// Labels as they stand in sentences and tables: longer than on an axis, and with their
-// number if there are several of a name.
-function namesOf(labels) {
+// Labels as they stand in sentences and tables: longer than on an axis, numbers with the
+// title of the axis, and with their place if there are several of a name.
+function namesOf(labels, title = "") {
   const counts = new Map();
   for (const label of labels) counts.set(label, 1 + (counts.get(label) ?? 0));
-  return labels.map((label, i) => shorten(label, 80) + (counts.get(label) > 1 ? ` [${i + 1}]` : ""));
+  return labels.map((label, i) => (
+    (title && /^-?[\d.]+$/.test(label) ? `${title} ` : "") + shorten(label, 80) + (counts.get(label) > 1 ? ` [${i + 1}]` : "")));
 }
 
 function offscreen(image) {

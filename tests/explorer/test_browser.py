@@ -257,7 +257,7 @@ def test_pointer_networks_draw_their_path(opened):
     page = opened(content([points()]))
     assert page.evaluate("window.explorer.view") == "image"
     page.click(".steps button:nth-child(2)")
-    assert page.inner_text("#live").startswith("query 2, 2, attends to 2")
+    assert page.inner_text("#live").startswith("query 2 attends to key 2")
     assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"
 
 
