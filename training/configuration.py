@@ -129,6 +129,7 @@ CHANGEABLE = (
     "non_finite"
 ).split()
 _ENDS = {"warmup_cosine": "decay_steps"}  # fields that end a schedule
+_EXTENDED = "extended"  # field of config.json: the former ends of a longer run
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config
 _NAMES = {
     bool: "true or false",
@@ -386,7 +387,8 @@ def check(config: ConfigDict, base: type) -> None:
         raise UserError(f"config.task is {text}: must be {_TASK.accepted}")
     optimizers.check(config)
     checks.check_models(config)
-    fields.check(config.task.Config, config)
+    given = {name: config[name] for name in config if name != _EXTENDED}
+    fields.check(config.task.Config, given)
     for name, _ in optimizers.groups(config):
         optimizers.make_optimizer(config, name=name)
 
@@ -412,12 +414,12 @@ def record(config: ConfigDict, workdir: Path) -> None:
     settings = encode(config)
     if steps := run_directory.steps(workdir):
         old = encoding.read_json(workdir)
-        fields, extended = dict(leaves(old)), old.get("extended", [])
+        fields, extended = dict(leaves(old)), old.get(_EXTENDED, [])
         names = _extended(fields, dict(leaves(settings)))
         if len(names) > 1:
             before = [f"{name}={fields[name]}" for name in names]
             extended = [*extended, {"step": steps[-1], "before": before}]
-        settings |= {"extended": extended} if extended else {}
+        settings |= {_EXTENDED: extended} if extended else {}
     try:
         encoding.write_json(settings, workdir)
     except OSError as error:
@@ -441,7 +443,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     old = dict(leaves(encoding.read_json(workdir)))
     new = dict(leaves(encode(config)))
     longer = _extended(old, new)
-    changeable = {*CHANGEABLE, "extended", *(longer if "train_steps" in longer else ())}
+    changeable = {*CHANGEABLE, _EXTENDED, *(longer if "train_steps" in longer else ())}
     fields = [
         f"config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         + ", which needs a larger config.train_steps" * (name in longer)
@@ -506,9 +508,7 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
         run_directory.check(workdir)
         raise UserError(f"{workdir} has no run: {path} is missing")
     try:
-        settings = encoding.read_json(workdir)
-        settings.pop("extended", None)  # the history of the run, not a field
-        config = encoding.decode(settings)
+        config = encoding.decode(encoding.read_json(workdir))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(
             f"{path} is damaged ({one_line(error)}): {encoding.RESTORE}"

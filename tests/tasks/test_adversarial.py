@@ -133,7 +133,7 @@ def state():
 
 @functools.cache
 def stepped():
-    batch = images.batches(None, 8, batch_size=8, seed=0)[0]
+    batch = images.batches(None, 16, batch_size=8, seed=0)[0]
     return quick_jit(task().objective.step)(state(), batch, jax.random.key(1))
 
 
@@ -156,7 +156,7 @@ def test_a_step_moves_both_networks_and_the_average():
 
 def test_losses_of_a_step_equal_the_hinge_formulas():
     _, metrics = stepped()
-    batch = images.batches(None, 8, batch_size=8, seed=0)[0]
+    batch = images.batches(None, 16, batch_size=8, seed=0)[0]
     models, start = task().models, state()
     noise = jax.random.normal(jax.random.key(1), (8, 7))
 
@@ -413,7 +413,7 @@ def test_over_a_batch_of_images_each_has_its_own_noise():
     """The last batch is partial; filler images are left out."""
     labels = np.zeros(211, np.int32)
     generated = generate(state(), labels, 0)
-    assert generated.shape == (211, 8, 8, 3) and generated.dtype == np.uint8
+    assert generated.shape == (211, 16, 16, 3) and generated.dtype == np.uint8
     assert len({image.tobytes() for image in generated}) == 211
     assert (generate(state(), labels[:103], 0) == generated[:103]).all()
     other = generate(state(), labels[:103], 1)

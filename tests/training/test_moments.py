@@ -61,7 +61,7 @@ def test_a_moment_is_read_as_it_was_written(tmp_path):
     assert not restored.note and not restored.rounded
     moments.write(tmp_path, 7, [Prediction("", 0.0, (given._replace(places=None),))])
     (restored,) = moments.read(tmp_path)[7][0].attention
-    assert "8 bits" in restored.note and restored.rounded
+    assert "rounded to" in restored.note and restored.rounded
 
 
 def test_a_damaged_moment_is_named(tmp_path):
@@ -96,8 +96,13 @@ def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
     assert {"1", "10", "100"} <= set(content.steps)
     assert len(content.examples) == 4
     assert "4 examples of the validation split" in capsys.readouterr().err
-    command = ["python", "explore.py", f"--workdir={workdir}", "--checkpoints=all"]
-    command += ["--split=validation", "--examples=4"]
+    command = [
+        examples.PYTHON,
+        "explore.py",
+        f"--workdir={workdir}",
+        "--checkpoints=all",
+    ]
+    command += ["--split=validation", "--examples=4", "--out=example.html"]
     assert content.examples[3].command == shlex.join(command)
     first = content.examples[0].answers[0][0]
     assert first.attention[0].weights.shape == by_step[1][0].attention[0].weights.shape

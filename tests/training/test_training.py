@@ -569,7 +569,7 @@ def test_help_lists_the_flags_of_train_and_exits_with_0():
         (("--workdir=/nowhere", "hello"), "error: hello is not a flag: see --help"),
         (
             ("--workdir=/nowhere", "--config=tests/toy.py", "--config.eval_every=0"),
-            "error: config.eval_every is 0: must be at least 1 and at most 10",
+            "error: config.eval_every is 0: must be at least 1 and at most 1,000",
         ),
         (
             (
