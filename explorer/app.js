@@ -8,9 +8,6 @@ const CHOICES = {
 const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference"];
-// The views that a control changes.
-const VIEWS_OF = { scale: ["map", "heads"], threshold: ["map", "ribbons", "image", "heads"] };
-VIEWS_OF.hide = VIEWS_OF.threshold;
 const MS_PER_STEP = 700, MAX_BUTTONS = 100, MAX_CELLS = 16_384; // of a table
 // Parts of a result that some moments of a training lack.
 const PARTS = {
@@ -191,8 +188,8 @@ class App {
     for (const name of FLAGS) $(name).checked = choices[name];
     document.body.classList.toggle("path", this.isPath);
     $("opacity-row").hidden = this.view !== "image" || !look?.attention.image;
-    for (const name of ["scale", "threshold", "hide"]) {
-      $(name).closest("label").hidden = !VIEWS_OF[name].includes(this.view);
+    for (const name of heatMap.controls) {
+      $(name).closest("label").hidden = !VIEWS[this.view]?.controls?.includes(name);
     }
     $("step-text").textContent = this.page.steps[choices.step];
     $("step").setAttribute("aria-valuetext", this.page.steps[choices.step]);
@@ -297,10 +294,10 @@ class App {
       this.isLocked = at ? !this.isLocked : false;
       if (at) this.choose(...at);
     });
-    canvas.addEventListener("keydown", (event) => this.#key(event, figure.look));
+    canvas.addEventListener("keydown", (event) => this.#key(event, figure));
   }
 
-  #key(event, look) {
+  #key(event, { look, view }) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const move = moves[event.key], toggles = event.key === "Enter" || event.key === " ";
     if (!move && !toggles && event.key !== "Escape") return;
@@ -311,7 +308,7 @@ class App {
       return;
     }
     const next = (list, at, by) => list[Math.min(Math.max(list.indexOf(at) + by, 0), list.length - 1)];
-    if (look.attention.isPath || this.view === "search") return this.#toStep(look, next(look.rows, look.query, move[0] + move[1]));
+    if (look.attention.isPath || view.isLine) return this.#toStep(look, next(look.rows, look.query, move[0] + move[1]));
     this.choose(next(look.rows, look.query, move[0]), next(look.columns, look.key, move[1]));
   }
 
@@ -337,20 +334,19 @@ class App {
       for (const each of figure.querySelectorAll("[data-query]")) {
         each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
       }
-      figure.querySelector(".row")?.replaceChildren(figure.view === searchTree ? beamTable(figure.look) : rowTable(figure.look));
+      figure.querySelector(".row")?.replaceChildren((view.table ?? rowTable)(look));
       this.#score(figure);
     }
     const first = [...$("panels").children].find((figure) => figure.look);
-    if (first) $("live").textContent = `${this.#sentence(first.look)}${this.isLocked ? " Held: click or press Esc to release." : ""}`;
+    if (first) $("live").textContent = `${this.#sentence(first)}${this.isLocked ? " Held: click or press Esc to release." : ""}`;
     this.#toAddress();
   }
 
   // What is chosen, in words; with a difference, also the second run's weight.
-  #sentence(look) {
-    if (this.view === "search") return beamSentence(look);
-    const figure = [...$("panels").children].find(({ view }) => view === differenceMap);
-    const pair = figure && differenceMap.pair(figure.look);
-    return `${sentence(look)}${pair ? ` Second: ${pair[0]}, difference ${pair[1]}.` : ""}`;
+  #sentence({ look, view }) {
+    const words = view.sentence?.(look) ?? sentence(look);
+    const notes = [...$("panels").children].map((figure) => figure.view?.note?.(figure.look));
+    return words + notes.filter(Boolean).join("");
   }
 
   // What the weight of the cell, or the weights of the step, are computed from.
@@ -493,7 +489,6 @@ function rowTable(look) {
 // All rows, with their largest weights or with all, and a note if those are too many.
 function tableOf(look, name, wantsAll) {
   const { attention: a, head } = look, isWhole = wantsAll && look.rows.length * look.columns.length <= MAX_CELLS;
-  const note = element("p", { className: "note", textContent: `only the largest weights: a table of all has at most ${MAX_CELLS} cells` });
   const cell = (tag, textContent) => element(tag, { textContent });
   const titles = isWhole ? look.columns.map((k) => a.keyNames[k])
     : ["largest", "2nd", "3rd", "4th", "5th"].slice(0, a.tops);
@@ -502,7 +497,9 @@ function tableOf(look, name, wantsAll) {
   const head_ = element("tr", {}, ...[a.titles[0], ...titles].map((x) => cell("th", x)));
   const lines = look.rows.map((q) => element("tr", {}, cell("th", a.queryNames[q]), ...texts(q).map((text) => cell("td", text))));
   const made = element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
-  return wantsAll && !isWhole ? [note, made] : [made];
+  if (isWhole || !wantsAll) return [made];
+  const textContent = `only the largest weights: a table of all has at most ${MAX_CELLS} cells`;
+  return [element("p", { className: "note", textContent }), made];
 }
 
 unpack($("data").textContent.trim()).then(

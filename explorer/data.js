@@ -146,15 +146,23 @@ class Attention {
     return this.position[(this.heads === 1 ? 0 : head) * this.rows + row];
   }
 
-  // Weight of a cell as text.
-  text(head, row, column) {
-    return this.texts(head, row, [column])[0];
+  // Weight of a cell, exact if it is among the largest of its row, and else "≈ ".
+  cell(head, row, column, largest = new Map(this.top(head, row))) {
+    if (largest.has(column)) return [largest.get(column), this.prefix(head)];
+    return [this.mix(head)[row * this.columns + column], "≈ "];
   }
 
-  // Weights of a row as texts: exact if they are among its largest.
+  // Weights of a row as texts.
   texts(head, row, columns) {
-    const exact = new Map(this.top(head, row)), start = row * this.columns, rounded = this.mix(head);
-    return columns.map((k) => (exact.has(k) ? this.prefix(head) : "≈ ") + (exact.get(k) ?? rounded[start + k]).toFixed(3));
+    const largest = new Map(this.top(head, row));
+    return columns.map((k) => {
+      const [weight, mark] = this.cell(head, row, k, largest);
+      return mark + weight.toFixed(3);
+    });
+  }
+
+  text(head, row, column) {
+    return this.texts(head, row, [column])[0];
   }
 
   // The image that the keys lie on, drawn; null without one.

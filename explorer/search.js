@@ -28,7 +28,10 @@ function nodesOf(tree) {
 }
 
 const searchTree = {
-  STEP: 84, ROW: 40, LEFT: 8, TOP: 30,
+  STEP: 84, ROW: 40, LEFT: 8, TOP: 30, isLine: true,
+
+  sentence: (look) => beamSentence(look),
+  table: (look) => beamTable(look),
 
   size({ tree }) {
     const nodes = nodesOf(tree), most = (name) => Math.max(...nodes.map((node) => node[name])) + 1;

@@ -45,7 +45,9 @@ const NO_OP = new Set(["<s>", "</s>", "<pad>", ".", "·."]);
 const labelSpace = (labels, limit) =>
   Math.min(limit, 14 + 7 * Math.max(1, ...labels.map((x) => Math.min(Array.from(x.slice(0, 100)).length, MAX_LABEL))));
 
+// `controls` are the controls that change the drawing.
 const heatMap = {
+  controls: ["scale", "threshold", "hide"],
   showsAllQueries: true, // and is painted once
 
   layout(look) {
@@ -152,13 +154,13 @@ const differenceMap = {
     this.cells(p, look, (q, k) => other.weight(queries.get(q), keys.get(k)) - look.weight(q, k));
   },
 
-  // The weight of the other and the difference at the chosen cell, as texts, or null.
-  pair({ attention: a, head, other, queries, keys, query, key }) {
-    if (!queries.has(query) || !keys.has(key)) return null;
-    const texts = [a.text(head, query, key), other.attention.text(other.head, queries.get(query), keys.get(key))];
-    const [first, second] = texts.map((text) => Number(text.replace("≈ ", "")));
-    const difference = second - first, mark = texts.join().includes("≈") ? "≈ " : "";
-    return [texts[1], `${mark}${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(3)}`];
+  // The weight of the other and the difference at the chosen cell, in words.
+  note({ attention: a, head, other, queries, keys, query, key }) {
+    if (!queries.has(query) || !keys.has(key)) return "";
+    const [weight, mark] = a.cell(head, query, key);
+    const [second, secondMark] = other.attention.cell(other.head, queries.get(query), keys.get(key));
+    const difference = second - weight, sign = difference < 0 ? "−" : "+";
+    return ` Second: ${secondMark}${second.toFixed(3)}, difference ${mark || secondMark}${sign}${Math.abs(difference).toFixed(3)}.`;
   },
 };
 
@@ -191,6 +193,8 @@ function common(a, b) {
 
 // Keys on the left, queries on the right, a line for each weight.
 const ribbons = {
+  controls: ["threshold", "hide"],
+
   layout(look) {
     const { attention: a, rows, columns } = look;
     const left = labelSpace(a.keys, 220) + 8, right = labelSpace(a.queries, 220) + 8;
@@ -241,7 +245,7 @@ function covering(look, row) {
 
 // The keys at their places: boxes on an image, or points with the path through them.
 const overImage = {
-  SIDE: 420,
+  SIDE: 420, controls: ["threshold", "hide"],
 
   size(look) {
     const image = look.attention.canvas;
@@ -345,7 +349,7 @@ function placeAt(places, [y, x], slack) {
 
 // Every layer and head of one kind of attention, small.
 const everyHead = {
-  SIDE: 112,
+  SIDE: 112, controls: heatMap.controls,
 
   cells(look) {
     const { all } = look, cells = [];

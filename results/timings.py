@@ -236,15 +236,12 @@ def _in_words(compared: list[Comparison]) -> Iterator[str]:
     """Yields sentences; those on the library of the last one have only numbers."""
     last = None
     for row in compared:
-        same = row.same_malloc
-        texts = f"{row.ratio:.3g}", f"{same:.3g}" if same else ""
-        if (row.library, bool(same)) != last:
-            units = f" times as fast as {row.library}", " with the same malloc"
-            texts = texts[0] + units[0], texts[1] + units[1] * bool(same)
-        last = row.library, bool(same)
-        text = (
-            f"{row.case}: " * bool(row.case) + texts[0] + f" ({texts[1]})" * bool(same)
-        )
+        same, kind = row.same_malloc, (row.library, bool(row.same_malloc))
+        text = f"{row.case}: " * bool(row.case) + f"{row.ratio:.3g}"
+        text += f" times as fast as {row.library}" * (kind != last)
+        if same:
+            text += f" ({same:.3g}{' with the same malloc' * (kind != last)})"
+        last = kind
         yield f"{text[0].upper()}{text[1:]}."
 
 

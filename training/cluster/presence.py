@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import wait
 from typing import Any, TextIO
 
@@ -76,7 +75,7 @@ def call(function: Callable[..., None], *arguments: Any, **options: Any) -> None
 
     Prints a line every ten seconds: all processes are present, but one is silent.
     """
-    with ThreadPoolExecutor(1) as pool:
+    with futures.ThreadPoolExecutor(1) as pool:
         future = pool.submit(function, *arguments, **options)
         while not futures.wait([future], _REPORT).done:
             _say("waiting for the job: all processes have joined, one does not answer")
