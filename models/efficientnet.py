@@ -40,7 +40,7 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
     Args:
         tensors: PyTorch name -> float32 tensor, with kernels [C', C, I, J]; see
-            `tasks.captioning.torch_checkpoint.efficientnet_lite0`.
+            `tasks.captioning.frozen.read_tensors`.
 
     Returns:
         Layer name -> float32 kernel [I, J, C, C'] and bias [C'].
