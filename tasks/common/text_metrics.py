@@ -53,14 +53,6 @@ class CorpusScores(NamedTuple):
     signatures: dict[str, str]
 
 
-class Translations(NamedTuple):
-    """Sources, references and hypotheses of a split, N texts of each kind."""
-
-    sources: Sequence[str]
-    references: Sequence[str]
-    hypotheses: Sequence[str]
-
-
 def corpus_scores(
     metrics: "Mapping[str, Metric]",
     hypotheses: Sequence[str],
@@ -165,12 +157,19 @@ def bleu_by_length(
 
 
 def detailed_scores(
-    texts: Translations, *, near_duplicates: Sequence[int], language: str = ""
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    near_duplicates: Sequence[int],
+    language: str = "",
 ) -> dict[str, Any]:
-    """Scores that show where translations are good, and how certain BLEU is.
+    """Scores that show where N translations are good, and how certain BLEU is.
 
     Args:
-        texts: N translations.
+        sources: N texts.
+        hypotheses: N texts.
+        references: N texts.
         near_duplicates: indices of the sentences with a similar source in training.
         language: see `translation_scores`.
 
@@ -179,7 +178,6 @@ def detailed_scores(
         `bleu_new`, BLEU-4 of the `new_sentences`, those without a near-duplicate (both
         missing if there are none); `word_accuracy`; `by_length`, see `bleu_by_length`.
     """
-    sources, references, hypotheses = texts
     scores: dict[str, Any] = {"sentences": len(sources)}
     scores |= bleu_interval(hypotheses, references, language=language)
     new = sorted({*range(len(sources))} - {*near_duplicates})

@@ -6,11 +6,13 @@ evaluation and prediction do not read the corpus.
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import jax
 from ml_collections import ConfigDict
 
 from base import asset_files
@@ -19,11 +21,12 @@ from base.fields import Fields, Files, ordered, unread
 from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.splits import EVALUATION_SPLITS
 from tasks.common.text import normal
-from tasks.common.vocabulary import Segmentations, Vocabulary, train_vocabulary
+from tasks.common.vocabulary import Vocabulary, train_vocabulary
 from tasks.translation import parallel_text
 from tasks.translation.batching import TranslationBatches
-from tasks.translation.corpora.names import check_name
+from tasks.translation.corpora.generated import LANGUAGES
 
+CORPORA = ("homeassistant", "libreoffice", "files", "numbers", "reversal")
 _WORDS = Range(1, 1000, whole=True)
 
 
@@ -76,6 +79,49 @@ class TranslationData(Fields):
         ordered(self, "batch_size_multiple", "tokens", "data")
 
 
+def check_name(
+    field: str, corpus: str, languages: tuple[str, str], files: Mapping[str, str]
+) -> None:
+    """Checks the name of a corpus, and the fields that it needs; reads no data.
+
+    Args:
+        field: field of the config with the name, for errors.
+        corpus: name of the corpus.
+        languages: source and target language.
+        files: files of the corpus `files`, by split.
+
+    Raises:
+        UserError: for an unknown corpus, a language that it lacks, equal languages or
+            missing names of files.
+    """
+    source, target = languages
+    if corpus not in CORPORA and not re.fullmatch(r"tfds:.+", corpus):
+        verb = "is" if field == "data.corpus" else "has"
+        raise UserError(
+            f"config.{field} {verb} {corpus!r}: must be {', '.join(CORPORA)} or "
+            "tfds:NAME"
+        )
+    if source == target:
+        raise UserError(
+            f"config.data.source_language is {source!r}: must differ from "
+            "config.data.target_language"
+        )
+    for side, language in (("source", source), ("target", target)):
+        name = f"config.data.{side}_language"
+        if corpus == "numbers" and language not in LANGUAGES:
+            accepted = f"{' or '.join(LANGUAGES)} for the corpus numbers"
+            raise FieldError(name, language, accepted)
+        if not language:
+            raise FieldError(name, language, "a language, such as en")
+    if corpus == "files" and not files.get("train"):
+        raise UserError(
+            "config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE or "
+            f"PREFIX, for files PREFIX.{source} and PREFIX.{target}, optionally with "
+            ".gz"
+        )
+
+
+VOCABULARY = "vocabulary.model"  # file of the assets
 _NEAR_DUPLICATES = "near_duplicates.json"
 _LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
@@ -126,65 +172,67 @@ class TextAssets(NamedTuple):
         return parse_json((self.folder / _NEAR_DUPLICATES).read_bytes())[split]
 
 
-def write_assets(
-    corpus: parallel_text.Corpus, folder: Path, *, vocab_size: int, max_length: int
-) -> Vocabulary:
-    """Trains the vocabulary of a corpus; writes it and the evaluation splits.
+def prepare(config: ConfigDict, folder: Path) -> TextAssets:
+    """Reads a corpus; writes its vocabulary and its evaluation splits into a folder.
 
-    Args:
-        corpus: sentence pairs.
-        folder: folder of the files.
-        vocab_size: maximum number of pieces in the vocabulary.
-        max_length: maximum number of pieces of an evaluated sentence, EOS included.
+    Prints what was read, on standard error.
 
     Raises:
-        UserError: if a sentence of an evaluation split is longer.
+        UserError: if a sentence of an evaluation split is longer than
+            `config.data.max_length`, or all training pairs are; see also
+            `parallel_text.load` and `train_vocabulary`.
     """
+    data, corpus = config.data, parallel_text.load(config.data)
     texts = (text for pair in corpus.train for text in pair)
-    path = folder / "vocabulary.model"
-    vocabulary = train_vocabulary(texts, vocab_size, path)
+    vocabulary = train_vocabulary(texts, data.vocab_size, folder / VOCABULARY)
     lengths = {
         f"{split} pair {number}": _longest(vocabulary, pair)
         for split in EVALUATION_SPLITS
         for number, pair in enumerate(getattr(corpus, split), 1)
     }
     longest = max(lengths, key=lengths.__getitem__)
-    if lengths[longest] > max_length:
+    if lengths[longest] > data.max_length:
         accepted = f"at least {lengths[longest]}, the pieces of {longest}"
-        raise FieldError("config.data.max_length", max_length, accepted)
+        raise FieldError("config.data.max_length", data.max_length, accepted)
     for split in EVALUATION_SPLITS:
         text = json.dumps(getattr(corpus, split), ensure_ascii=False, indent=0)
         asset_files.write(folder / f"{split}.json", text)
     text = json.dumps(corpus.near_duplicates)
     asset_files.write(folder / _NEAR_DUPLICATES, text)
-    return vocabulary
-
-
-def encode_training(
-    corpus: parallel_text.Corpus,
-    vocabulary: Vocabulary,
-    max_length: int,
-    *,
-    nbest: int,
-    alpha: float,
-) -> tuple[Segmentations, Segmentations]:
-    """Returns the training pairs up to a maximum length, as sources and targets.
-
-    For `nbest` and `alpha` see `Vocabulary.encode_all`.
-
-    Raises:
-        UserError: if all pairs are too long.
-    """
-    pairs = [p for p in corpus.train if _longest(vocabulary, p) <= max_length]
+    pairs = [p for p in corpus.train if _longest(vocabulary, p) <= data.max_length]
     if not pairs:
         raise UserError(
-            f"no training pair has at most {max_length} pieces (config.data.max_length)"
+            f"no training pair has at most {data.max_length} pieces "
+            "(config.data.max_length)"
         )
     source, target = (
-        vocabulary.encode_all(texts, nbest=nbest, alpha=alpha)
+        vocabulary.encode_all(
+            texts, nbest=data.segmentations, alpha=data.sampling_alpha
+        )
         for texts in zip(*pairs, strict=True)
     )
-    return source, target
+    batches = TranslationBatches(
+        source,
+        target,
+        tokens=data.tokens,
+        max_shapes=data.max_shapes,
+        pack=data.pack,
+        batch_size_multiple=data.batch_size_multiple,
+        seed=config.seed,
+    )
+    if jax.process_index() == 0:
+        print(
+            *(f"data: {line}" for line in str(corpus).splitlines()),
+            f"data: {len(corpus.train) - len(pairs):,} training pairs longer than "
+            f"config.data.max_length={data.max_length} pieces left out",
+            f"vocabulary: {vocabulary.size} pieces "
+            f"(config.data.vocab_size={data.vocab_size})",
+            f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
+            f"{batches.padding():.1%} padding",
+            file=sys.stderr,
+            sep="\n",
+        )
+    return TextAssets(vocabulary, folder, batches)
 
 
 def _longest(vocabulary: Vocabulary, pair: Sequence[str]) -> int:

@@ -14,7 +14,6 @@ decodes greedily, `evaluate` by beam search.
 Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -40,9 +39,8 @@ from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.objectives import supervised
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from tasks.translation import corpus
-from tasks.translation.batching import TranslationBatches, eval_batches
+from tasks.translation.batching import eval_batches
 from tasks.translation.corpus import TextAssets, TranslationData
-from tasks.translation.parallel_text import load
 from training import checks, reinforce
 from training.configuration import EvaluationConfig, ModelConfig
 from training.state import Batch, LossResult, TrainState
@@ -120,42 +118,10 @@ class Translation(Task):
     ) -> TextAssets:
         """Reads or builds the vocabulary and the evaluation splits; see `Task`."""
         folder = workdir / "assets"
-        data = config.data
         if not training:
-            return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
-        metrics.require_tokenizer(data.target_language)
-        texts, size, max_length = load(data), data.vocab_size, data.max_length
-        vocabulary = corpus.write_assets(
-            texts, folder, vocab_size=size, max_length=max_length
-        )
-        source, target = corpus.encode_training(
-            texts,
-            vocabulary,
-            max_length,
-            nbest=data.segmentations,
-            alpha=data.sampling_alpha,
-        )
-        batches = TranslationBatches(
-            source,
-            target,
-            tokens=data.tokens,
-            max_shapes=data.max_shapes,
-            pack=data.pack,
-            batch_size_multiple=data.batch_size_multiple,
-            seed=config.seed,
-        )
-        if jax.process_index() == 0:
-            print(
-                *(f"data: {line}" for line in str(texts).splitlines()),
-                f"data: {len(texts.train) - len(source):,} training pairs longer than "
-                f"config.data.max_length={max_length} pieces left out",
-                f"vocabulary: {vocabulary.size} pieces (config.data.vocab_size={size})",
-                f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
-                f"{batches.padding():.1%} padding",
-                file=sys.stderr,
-                sep="\n",
-            )
-        return TextAssets(vocabulary, folder, batches)
+            return TextAssets(Vocabulary(folder / corpus.VOCABULARY), folder)
+        metrics.require_tokenizer(config.data.target_language)
+        return corpus.prepare(config, folder)
 
     def __init__(self, config: ConfigDict, assets: TextAssets):
         """Builds the model for the vocabulary; see `Task`."""
@@ -271,7 +237,9 @@ class Translation(Task):
             return scores
         search = evaluation.options.search(self.search)
         scores |= metrics.detailed_scores(
-            metrics.Translations(sources, references, hypotheses),
+            sources,
+            hypotheses,
+            references,
             near_duplicates=self.assets.near_duplicates(split),
             language=language,
         )

@@ -15,8 +15,12 @@ from base.errors import UserError
 from tasks.common import packages
 from tasks.translation.corpora import files, home_assistant, libreoffice, records
 from tasks.translation.corpora.files import read_files
-from tasks.translation.corpora.generated import english_number, german_number
-from tasks.translation.corpora.names import check_name
+from tasks.translation.corpora.generated import (
+    english_number,
+    german_number,
+    reversal_records,
+)
+from tasks.translation.corpus import check_name
 
 LANGUAGES = ("en", "de")
 
@@ -59,12 +63,10 @@ def test_numbers_in_words():
 
 
 def test_reversal_pairs_letters_with_their_reversal():
-    corpus = load("reversal", "en", "de", min_words=3, max_words=5)
-    pairs = [*corpus.train, *corpus.validation, *corpus.test]
-    assert len(pairs) > 9_000 and corpus.test and corpus.validation
-    assert all(source.split() == target.split()[::-1] for source, target in pairs)
-    assert {len(source.split()) for source, _ in pairs} == {3, 4, 5}
-    assert corpus == load("reversal", "x", "y", min_words=3, max_words=5)
+    drawn = reversal_records((3, 5), 0)
+    assert len(drawn) == 10_000 and drawn == reversal_records((3, 5), 0)
+    assert all(x.split() == y.split()[::-1] for _, x, y in drawn)
+    assert {len(source.split()) for _, source, _ in drawn} == {3, 4, 5}
 
 
 def test_numbers_need_no_package_in_either_direction(monkeypatch):
@@ -74,7 +76,6 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
     sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
     assert sizes == (1720, 140, 140)
     assert [pair[::-1] for pair in corpus.test] == reverse.test
-    assert load("numbers", "en", "de").train == corpus.train
     assert load("numbers", "en", "de", split_seed=1).test != corpus.test
 
 
@@ -89,10 +90,8 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
                 "libreoffice, files, numbers, reversal or tfds:NAME$"
             ),
         ),
-        ("numbers", ("en", "en"), "source_language is 'en': must differ from config.d"),
         ("numbers", ("en", "fr"), "target_language is 'fr': must be en or de for the"),
         ("reversal", ("", "fr"), "source_language is '': must be a language, such as"),
-        ("files", LANGUAGES, "files.train is missing: must be SOURCE_FILE,TARGET_FILE"),
     ],
 )
 def test_a_name_that_does_not_fit_is_refused(corpus, languages, message):
@@ -120,8 +119,6 @@ def test_files_may_be_compressed_or_two_paths_with_unusual_separators(tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        (None, b"x\n", "a.en does not exist, nor does a.en.gz"),
-        (b"", b"x\n", "a.en is empty"),
         (b"x\n \n", b"\ny\n", "a.en and .*a.de have no line with text in both"),
         (b"x\ny\nz\n", b"x\ny\n", "a.de has 2: line 3 of .*a.en has no translation"),
         (b"x\n", b"x\ny\n", "a.de has 2: line 2 of .*a.de has no translation"),
@@ -129,13 +126,11 @@ def test_files_may_be_compressed_or_two_paths_with_unusual_separators(tmp_path):
         (b"x\ny\n", b"x\n\xff\n", "line 2 of .*a.de is not UTF-8: byte 0xff at col"),
         ("x\n".encode("utf-16"), b"x\n", "line 1 of .*a.en is not UTF-8: byte 0xff"),
         (b"x\ny\0\n", b"x\ny\n", "line 2 of .*a.en is not text in UTF-8: it has a NUL"),
-        (b"x\ry\r", b"x\ry\r", "a.en has lines that end in CR: must be LF or CRLF"),
     ],
 )
 def test_an_invalid_file_is_named_with_its_line(tmp_path, source, target, message):
     for name, content in (("a.en", source), ("a.de", target)):
-        if content is not None:
-            (tmp_path / name).write_bytes(content)
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=f"^config.data.files.train is .*: .*{message}"):
         _load_files(train=f"{tmp_path}/a")
 
@@ -149,11 +144,8 @@ def test_lines_that_are_empty_on_one_side_are_left_out_and_counted(tmp_path):
     assert str(train) == "7 read, 2 used; left out: 1 empty, 4 empty on one side"
 
 
-def test_an_invalid_archive_and_a_missing_location_are_named(tmp_path):
-    (tmp_path / "a.en.gz").write_bytes(b"no archive")
+def test_other_locations_than_two_files_are_refused(tmp_path):
     (tmp_path / "a.de").write_text("x\n")
-    with pytest.raises(UserError, match="a.en.gz cannot be read"):
-        _load_files(train=f"{tmp_path}/a")
     with pytest.raises(
         UserError,
         match="^config.data.files.train is 'a,b,c': names 3 files, must be 2$",
@@ -172,12 +164,11 @@ def test_an_archive_that_expands_too_far_is_refused(tmp_path, monkeypatch):
         _load_files(train=f"{tmp_path}/a")
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_too_few_pairs_for_three_splits_are_refused(tmp_path, count):
+def test_too_few_pairs_for_three_splits_are_refused(tmp_path):
     for language in LANGUAGES:
-        (tmp_path / f"a.{language}").write_text("x\n" * count)
+        (tmp_path / f"a.{language}").write_text("x\nx\n")
     message = (
-        f"^config.data.files.train has too few pairs, {count}: must have at least 3, "
+        "^config.data.files.train has too few pairs, 2: must have at least 3, "
         "as test and validation are taken from its end$"
     )
     with pytest.raises(UserError, match=message):

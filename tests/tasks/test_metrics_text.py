@@ -10,7 +10,6 @@ import sacrebleu
 from base.errors import UserError
 from tasks.common import text_metrics
 from tasks.common.text_metrics import (
-    Translations,
     bleu_by_length,
     bleu_interval,
     detailed_scores,
@@ -101,23 +100,24 @@ def test_the_interval_holds_95_percent_of_resampled_corpora(monkeypatch, options
 
 
 def test_new_sentences_are_those_without_a_near_duplicate():
-    texts = Translations(["one two"] * 13, REFERENCES[:1] * 13, HYPOTHESES[:1] * 13)
-    texts.hypotheses[5] = "x"
-    scores = detailed_scores(texts, near_duplicates=[5, 2])
+    references, hypotheses = REFERENCES[:1] * 13, HYPOTHESES[:1] * 13
+    hypotheses[5] = "x"
+    texts = ["one two"] * 13, hypotheses, references
+    scores = detailed_scores(*texts, near_duplicates=[5, 2])
     assert scores["new_sentences"] == 11 and scores["sentences"] == 13
     without, _ = translation_scores(HYPOTHESES[:1] * 11, REFERENCES[:1] * 11)
-    whole, _ = translation_scores(texts.hypotheses, texts.references)
+    whole, _ = translation_scores(hypotheses, references)
     assert scores["bleu_new"] == without["bleu"] > whole["bleu"]
     assert scores["bleu_low"] < whole["bleu"] < scores["bleu_high"]
-    scores = detailed_scores(texts, near_duplicates=range(13))  # no sentence is new
+    scores = detailed_scores(*texts, near_duplicates=range(13))  # no sentence is new
     assert not {"bleu_new", "new_sentences"} & set(scores)
 
 
 def test_detailed_scores_are_those_of_the_language():
     sources = ["one two"] * 11 + ["one " * 7] * 2
     references, hypotheses = REFERENCES[:1] * 13, HYPOTHESES[:1] * 12 + ["the mat"]
-    texts = Translations(sources, references, hypotheses)
-    scores = detailed_scores(texts, near_duplicates=range(13), language="th")
+    texts = sources, hypotheses, references
+    scores = detailed_scores(*texts, near_duplicates=range(13), language="th")
     interval = bleu_interval(hypotheses, references, language="th")
     assert scores == {
         "sentences": 13,

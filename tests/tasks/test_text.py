@@ -12,7 +12,7 @@ from base import storage
 from base.errors import UserError
 from tasks.captioning.captions import plain
 from tasks.common.text import INNER, composed, fold, normal, words
-from tasks.common.text_metrics import Translations, detailed_scores, translation_scores
+from tasks.common.text_metrics import detailed_scores, translation_scores
 from tasks.common.vocabulary import UNK, train_vocabulary
 from tasks.images.data import folder as read_folder
 from tasks.language import text_data as running_text
@@ -66,9 +66,7 @@ def test_all_scores_of_a_run_use_the_normal_form(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(pairs), "utf-8")
     source, references = TextAssets(None, tmp_path).pairs("test")
     assert source[3] == f"{texts[3]} x" and references == texts
-    scores = detailed_scores(
-        Translations(source, references, texts), near_duplicates=[]
-    )
+    scores = detailed_scores(source, texts, references, near_duplicates=[])
     assert scores["bleu_new"] == pytest.approx(100) and scores["word_accuracy"] == 100
     assert scores["by_length"]["6-10"]["bleu"] == pytest.approx(100)
 
