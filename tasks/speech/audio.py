@@ -120,7 +120,9 @@ class Files(Source):
                     f"config.data.files.{split} is missing: must be the path of a list "
                     "of audio files and transcripts"
                 )
-        self._read = functools.cache(self._read_list)
+        self._read = functools.cache(
+            lambda split: read_list(Path(self.lists[split]), self.files)
+        )
         kind = f"audio {self.cepstra} {self.rate}"
         self.files = UserFiles(self._decode, kind, self.damaged, self.left_out)
 
@@ -145,9 +147,6 @@ class Files(Source):
     def _decode(self, path: Path) -> np.ndarray:
         # Not of an earlier content, which is cached.
         return cepstra.__wrapped__(path, self.cepstra, self.rate)
-
-    def _read_list(self, split: str) -> list[tuple[Path, str]]:
-        return read_list(Path(self.lists[split]), self.files)
 
     def _utterance(self, split: str, path: Path, text: str) -> Utterance:
         try:

@@ -9,7 +9,7 @@ Axes: B texts; T characters.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -34,34 +34,21 @@ _NAMED = 8  # missing characters that an error lists, at most
 
 
 class CharacterLanguageModel:
-    """A trained character language model.
+    """The character language model of a run.
 
     Args:
-        task: the task of its run.
-        params: parameters of its model.
+        folder: the run directory.
+        characters: characters that the language model must know.
         batch_size: number of texts that are read together.
+        field: name of the field or flag, for errors.
+
+    Raises:
+        UserError: if the folder is not such a run, or characters are missing.
     """
 
-    def __init__(self, task: TextModeling, params: Any, *, batch_size: int):
-        self._model, self._params, self._batch_size = task.model, params, batch_size
-        self._vocabulary = task.texts.vocabulary
-        self._log_probs = jax.jit(self._sums)
-
-    @classmethod
-    def load(
-        cls, folder: str, characters: str, *, batch_size: int, field: str = _FIELD
-    ) -> Self:
-        """Loads the language model of a run.
-
-        Args:
-            folder: the run directory.
-            characters: characters that the language model must know.
-            batch_size: number of texts that are read together.
-            field: name of the field or flag, for errors.
-
-        Raises:
-            UserError: if the folder is not such a run, or characters are missing.
-        """
+    def __init__(
+        self, folder: str, characters: str, *, batch_size: int, field: str = _FIELD
+    ):
         if not Path(folder).is_dir():
             raise FieldError(field, folder, _ACCEPTED)
         try:
@@ -73,8 +60,8 @@ class CharacterLanguageModel:
             raise FieldError(field, folder, accepted)
         if (pieces := run.config.data.pieces) != "char":
             raise FieldError(field, folder, f"{_ACCEPTED}, not {pieces}")
-        vocabulary = run.task.texts.vocabulary
-        unknown = [x for x in characters if UNK in vocabulary.encode(x)]
+        self._vocabulary = run.task.texts.vocabulary
+        unknown = [x for x in characters if UNK in self._vocabulary.encode(x)]
         if unknown:
             names = ", ".join(map(repr, unknown[:_NAMED]))
             names += ", ..." if len(unknown) > _NAMED else ""
@@ -82,7 +69,8 @@ class CharacterLanguageModel:
                 f"{field} is {folder!r}: lacks the characters {names} of the "
                 "transcripts"
             )
-        return cls(run.task, run.state.params, batch_size=batch_size)
+        self._model, self._params = run.task.model, run.state.params
+        self._batch_size, self._log_probs = batch_size, jax.jit(self._sums)
 
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         """Returns the log-probabilities of texts as whole lines: float64 [B], in nats.
@@ -155,14 +143,13 @@ def configured(evaluation: ConfigDict, characters: str) -> Rescoring | None:
     """Returns the rescoring of `config.evaluation`; None without a language model.
 
     Raises:
-        UserError: see `CharacterLanguageModel.load`.
+        UserError: see `CharacterLanguageModel`.
     """
     folder, weight = evaluation.language_model, evaluation.language_model_weight
     if not folder:
         return None
-    model = CharacterLanguageModel.load(
-        folder, characters, batch_size=evaluation.batch_size
-    )
+    size = evaluation.batch_size
+    model = CharacterLanguageModel(folder, characters, batch_size=size)
     return Rescoring(model, weight)
 
 
@@ -184,10 +171,10 @@ class TranscriptOptions(SamplingOptions):
         `default`, that of `evaluation`, has the flags that are not given.
 
         Raises:
-            UserError: see `CharacterLanguageModel.load`.
+            UserError: see `CharacterLanguageModel`.
         """
         if self.language_model is not None:
-            model = CharacterLanguageModel.load(
+            model = CharacterLanguageModel(
                 self.language_model,
                 characters,
                 batch_size=evaluation.batch_size,

@@ -1,18 +1,25 @@
-"""Utterances of a speech recogniser, and the characters of their transcripts."""
+"""Utterances of a speech recogniser: digit strings, synthetic phrases, audio files.
+
+Training utterances are drawn; held-out utterances are those of the files or, without
+files, drawn with their index as the seed.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
 from base.fields import Files, ordered, unread
 from base.ranges import BATCH, Choice, Range
 from tasks.common import user_files
-from tasks.common.batches import EndlessBatches
+from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.splits import held_out_rng
 from tasks.speech import audio, digits, features, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
@@ -100,31 +107,51 @@ class Speech:
         return self._characters or Characters(self.source.characters)
 
     def batches(self) -> EndlessBatches:
-        """Returns the training batches."""
-        data = self.config.data
-        return utterances.batches(
-            self.source,
-            self.mixing,
-            self.characters,
-            normalisation=data.normalisation,
-            words=(data.min_words, data.max_words),
-            batch_size=data.batch_size,
-            seed=self.config.seed,
-        )
+        """Returns the training batches; all rows have the same number of words."""
+        data, size = self.config.data, self.config.data.batch_size
+
+        def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+            # The longest utterance of the whole batch gives the widths, whatever `rows`
+            # is.
+            number = int(rng.integers(data.min_words, data.max_words + 1))
+            drawn = [self.source.sample(rng, "train", number) for _ in range(size)]
+            texts = [self.characters.encode(x.text) for x in drawn]
+            seeds = rng.integers(2**63, size=size)
+
+            def mix(function: Callable[..., Any], row: int) -> Any:
+                generator = np.random.default_rng(seeds[row])
+                return function(drawn[row].parts, generator, distort=True)
+
+            return utterances.padded(
+                [mix(self.mixing.spectrogram, row) for row in rows],
+                [texts[row] for row in rows],
+                normalisation=data.normalisation,
+                frames=max(mix(self.mixing.frames, row) for row in range(size)),
+                characters=max(map(len, texts)),
+            )
+
+        return EndlessBatches(make, size, self.config.seed)
 
     def _held_out(self, split: str, words: int | None = None) -> list[HeldOut]:
-        """Returns the held-out utterances of a split.
+        """Returns the utterances of a split: all files, or `evaluation.utterances`.
 
-        `words` is their number of words; by default those of training.
+        `words` is their number of words; by default those of training. Without files,
+        utterance i depends on the split, the numbers of words and i only.
         """
-        data = self.config.data
-        return utterances.held_out(
-            self.source,
-            self.mixing,
-            split,
-            words=(words, words) if words else (data.min_words, data.max_words),
-            count=self.config.evaluation.utterances,
-        )
+        data, mixing = self.config.data, self.mixing
+        if self.source.listed:
+            return [
+                HeldOut(utterances.clean_spectrogram(mixing, x.parts), x.text)
+                for x in self.source.utterances(split)
+            ]
+        low, high = (words, words) if words else (data.min_words, data.max_words)
+        numbers = itertools.cycle(range(low, high + 1))
+        drawn = []
+        for i in range(self.config.evaluation.utterances):
+            rng = held_out_rng(split, i, low, high)
+            parts, text = self.source.sample(rng, split, next(numbers))
+            drawn.append(HeldOut(mixing.spectrogram(parts, rng, distort=False), text))
+        return drawn
 
     def recording(self, path: Path) -> HeldOut:
         """Returns the utterance of an audio file; for errors see `audio.read`."""

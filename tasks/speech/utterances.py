@@ -1,25 +1,20 @@
-"""Utterances with transcripts: digit strings, synthetic phrases, audio files.
-
-Training utterances are drawn; held-out utterances are those of the files or, without
-files, drawn with their index as the seed.
+"""Utterances with transcripts, and their spectrograms.
 
 Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from base.fields import Fields
 from base.ranges import COUNT, DEPTH, SIZE, Range
-from tasks.common.batches import Batch, EndlessBatches, pad
-from tasks.common.splits import held_out_rng
+from tasks.common.batches import Batch, pad
 from tasks.common.vocabulary import EOS, PAD, UNK
 from tasks.speech import features
-from tasks.speech.digits import NAMES, Bank, Recording
+from tasks.speech.digits import NAMES, Bank
 
 _SNR = Range(-100, 100)
 _SPECIAL = 4  # ids of padding, start, end and unknown character
@@ -67,10 +62,14 @@ class DigitStrings(Source):
     characters = "".join(sorted(set(" ".join(NAMES))))
 
     def __init__(self, bank: Bank, *, one_voice: bool):
-        self._voices = {
-            split: _by_voice(digits) if one_voice else [_cepstra(digits)]
-            for split, digits in bank.items()
-        }
+        self._voices: dict[str, list] = {}  # cepstra of each digit, by voice
+        for split, digits in bank.items():
+            every = sorted({x.voice for each in digits for x in each})
+            groups = [[voice] for voice in every] if one_voice else [every]
+            self._voices[split] = [
+                [[x.cepstra for x in each if x.voice in group] for each in digits]
+                for group in groups
+            ]
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
         """Draws digits, a voice, and a recording of each digit."""
@@ -78,19 +77,6 @@ class DigitStrings(Source):
         bank = voices[rng.integers(len(voices))] if len(voices) > 1 else voices[0]
         parts = [bank[digit][rng.integers(len(bank[digit]))] for digit in digits]
         return Utterance(parts, " ".join(NAMES[digit] for digit in digits))
-
-
-def _cepstra(digits: Sequence[Sequence[Recording]]) -> list[list[np.ndarray]]:
-    return [[recording.cepstra for recording in each] for each in digits]
-
-
-def _by_voice(digits: Sequence[Sequence[Recording]]) -> list[list[list[np.ndarray]]]:
-    """The cepstra of each digit by each voice."""
-    voices = sorted({recording.voice for each in digits for recording in each})
-    return [
-        _cepstra([[x for x in each if x.voice == voice] for each in digits])
-        for voice in voices
-    ]
 
 
 class Mixing(Fields):
@@ -249,43 +235,6 @@ def padded(
     return batch
 
 
-def batches(
-    source: Source,
-    mixing: Mixing,
-    characters: Characters,
-    *,
-    normalisation: str,
-    words: Sequence[int],
-    batch_size: int,
-    seed: int,
-) -> EndlessBatches:
-    """Returns training batches of `padded`; all rows have the same number of words.
-
-    `words` is the minimum and the maximum of that number.
-    """
-
-    def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        # The longest utterance of the whole batch gives the widths, whatever `rows` is.
-        number = int(rng.integers(words[0], words[1] + 1))
-        drawn = [source.sample(rng, "train", number) for _ in range(batch_size)]
-        texts = [characters.encode(x.text) for x in drawn]
-        seeds = rng.integers(2**63, size=batch_size)
-
-        def mix(function: Callable[..., Any], row: int) -> Any:
-            generator = np.random.default_rng(seeds[row])
-            return function(drawn[row].parts, generator, distort=True)
-
-        return padded(
-            [mix(mixing.spectrogram, row) for row in rows],
-            [texts[row] for row in rows],
-            normalisation=normalisation,
-            frames=max(mix(mixing.frames, row) for row in range(batch_size)),
-            characters=max(map(len, texts)),
-        )
-
-    return EndlessBatches(make, batch_size, seed)
-
-
 def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Returns the spectrogram [T, M] of a recording, with almost no noise added."""
     mixing = dataclasses.replace(mixing, pause=0.0, min_snr=80.0, max_snr=80.0)
@@ -301,24 +250,3 @@ class HeldOut(NamedTuple):
     spectrogram: np.ndarray
     text: str
     seed: int | None = None
-
-
-def held_out(
-    source: Source, mixing: Mixing, split: str, *, words: Sequence[int], count: int
-) -> list[HeldOut]:
-    """Returns the held-out utterances of a split: all files, or `count` that are drawn.
-
-    Utterance i depends on the split, `words` (minimum and maximum) and i only.
-    """
-    if source.listed:
-        return [
-            HeldOut(clean_spectrogram(mixing, x.parts), x.text)
-            for x in source.utterances(split)
-        ]
-    numbers = itertools.cycle(range(words[0], words[1] + 1))
-    drawn = []
-    for i, n in zip(range(count), numbers, strict=False):
-        rng = held_out_rng(split, i, *words)
-        parts, text = source.sample(rng, split, n)
-        drawn.append(HeldOut(mixing.spectrogram(parts, rng, distort=False), text))
-    return drawn

@@ -63,7 +63,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    return CharacterLanguageModel.load(str(folder), CHARACTERS, batch_size=3)
+    return CharacterLanguageModel(str(folder), CHARACTERS, batch_size=3)
 
 
 def test_log_probabilities_are_those_of_reading_character_by_character(folder, model):
@@ -87,7 +87,7 @@ def test_log_probabilities_are_those_of_reading_character_by_character(folder, m
 def test_a_folder_that_is_no_language_model_of_characters_is_one_line(folder, tmp_path):
     def refused(path, characters=CHARACTERS):
         with pytest.raises(UserError) as error:
-            CharacterLanguageModel.load(str(path), characters, batch_size=3)
+            CharacterLanguageModel(str(path), characters, batch_size=3)
         line = str(error.value)
         assert line.startswith(f"config.evaluation.language_model is '{path}': ")
         assert "\n" not in line

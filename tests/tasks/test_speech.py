@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import recordings
 import soundfile
+from states import changed
 
 from base.errors import UserError
 from configs import las_digits
-from tasks.speech import audio, digits, espeak, features, utterances
+from tasks.speech import audio, digits, espeak, features
 from tasks.speech import sources as speech_data
 from tasks.speech.utterances import Characters, DigitStrings, Mixing
 
@@ -27,10 +28,11 @@ def strings():
     return DigitStrings(digits.tones(), one_voice=True)
 
 
-def batches(source, *, seed=0, words=(2, 4)):
-    characters = Characters(source.characters)
-    options = dict(normalisation="mean", words=words, batch_size=6, seed=seed)
-    return utterances.batches(source, MIXING, characters, **options)
+def speech(source, **fields):
+    """The utterances of a source, in a run with changed fields."""
+    run = speech_data.Speech(changed(las_digits.get_config("smoke"), fields))
+    run.source = source
+    return run
 
 
 def spectrogram(samples, rate):
@@ -108,7 +110,7 @@ def test_normalisation_removes_a_filter_and_keeps_a_constant_finite(kind):
 
 
 def test_a_batch_has_padded_spectrograms_and_transcripts(strings):
-    batch = batches(strings)[0]
+    batch = speech(strings, data__max_words=4).batches()[0]
     assert batch["frames"].shape[1] % 128 == 0 == batch["target"].shape[1] % 24
     characters = Characters(strings.characters)
     for frames, length, ids in zip(*batch.values(), strict=True):
@@ -147,7 +149,7 @@ def test_a_string_has_one_voice_or_all_of_them():
 
 def test_held_out_utterance_i_does_not_depend_on_their_number(strings):
     few, many = (
-        utterances.held_out(strings, MIXING, "test", words=(2, 3), count=count)
+        speech(strings, evaluation__utterances=count).held_out("test")
         for count in (3, 8)
     )
     for a, b in zip(few, many, strict=False):
@@ -215,7 +217,7 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
     assert [x.text for x in source.utterances("test")] == ["one", "two four"]
     drawn = {source.sample(np.random.default_rng(i), "train", 9).text for i in range(9)}
     assert drawn == {"one", "two four"}
-    held = utterances.held_out(source, MIXING, "test", words=(1, 1), count=1)
+    held = speech(source, evaluation__utterances=1).held_out("test")
     assert [x.text for x in held] == ["one", "two four"]
     (tmp_path / "b.flac").write_text("no audio")
     audio.cepstra.cache_clear()
@@ -231,13 +233,9 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
         ("a.wav one\n", "line 1: must be a path, a tab and a text"),
         ("a.wav\tone\ttwo\n", "line 1: must be a path, a tab and a text"),
         ("\nb.wav\tone\n", "line 2: no file "),
-        ("short.wav\tone\n", "short.wav has 0.01 seconds: must have 0.05 to 60"),
-        ("text.wav\tone\n", "text.wav cannot be read: not a WAV, FLAC or Ogg file"),
     ],
 )
 def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
-    (tmp_path / "text.wav").write_text("no audio")
-    soundfile.write(tmp_path / "short.wav", np.zeros(80), 8000)
     path = tmp_path / "list.tsv"
     path.write_text(content)
     with pytest.raises(UserError, match=reason):
@@ -252,13 +250,6 @@ def test_lines_of_a_list_that_are_empty_on_one_side_are_left_out(tmp_path, capsy
     path.write_text("none.wav\t\n\n\ttwo\na.wav\tone\nnone.wav\t \u200a\n")
     assert audio.read_list(path) == [(tmp_path / "a.wav", "one")]
     assert "list.tsv: 3 lines empty on one side" in capsys.readouterr().err
-
-
-def test_without_espeak_its_source_is_refused_in_one_line(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="needs the program espeak-ng") as error:
-        espeak.Phrases(cepstra=11, rate=8000)
-    assert "\n" not in str(error.value)
 
 
 def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
