@@ -42,8 +42,7 @@ from tasks.captioning.scenes import CELLS, Scene
 from tasks.common.text_metrics import translation_scores, word_accuracy
 from tasks.common.vocabulary import PAD
 from tasks.images import data as image_data
-from tasks.images.corners import OTHERS
-from tasks.images.frechet import frechet_distance, inception_score
+from tasks.images.metrics import OTHERS, frechet_distance, inception_score
 from tasks.images.task import read_images
 from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text

@@ -13,7 +13,7 @@ the same classes, sampled as in training. A frozen EfficientNet-lite0
 *   `gamma_<network>_<size>`: |gamma| of an attention layer; its sign is arbitrary.
 
 These values are comparable only with each other, and favour copies of training images.
-For corners, the metrics of `tasks.images.corners.consistency` replace the first three.
+For corners, the metric `tasks.images.metrics.consistency` replaces the first three.
 
 Axes: B images; I, J rows and columns; Y classes.
 """
@@ -47,10 +47,14 @@ from tasks.common.images import image_files
 from tasks.common.splits import EVALUATION_SPLITS
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
-from tasks.images import corners
 from tasks.images.data import SOURCES, LabelledImages, batches, openmoji
 from tasks.images.data import folder as read_folder
-from tasks.images.frechet import frechet_distance, inception_score
+from tasks.images.metrics import (
+    OTHERS,
+    consistency,
+    frechet_distance,
+    inception_score,
+)
 from training import adversarial, checks
 from training.configuration import Config, EvaluationConfig
 from training.optimizers import make_optimizer
@@ -102,7 +106,7 @@ class ImageEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
     # Number of generated images; the corners of each are compared with those of others.
-    images: Annotated[int, dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1)] = 2000
+    images: Annotated[int, dataclasses.replace(EXAMPLES, min=OTHERS + 1)] = 2000
     # Image size that the frozen classifier reads, in pixels.
     size: Annotated[int, Range(1, 1000, whole=True)] = 96
 
@@ -248,7 +252,7 @@ class Adversarial(Task):
         number = EVALUATION_SPLITS.index(evaluation.split)
         full = evaluation.options is not None
         if self.images is None:
-            scores = corners.consistency(fake)
+            scores = consistency(fake)
             quality = scores["consistent"] * min(scores["spread"], 1.0)
             scores = {"quality": quality, **scores}
         else:
@@ -328,7 +332,10 @@ class Adversarial(Task):
         """Returns the images of a class."""
         images, attended = answer
         grid = images.reshape(_PER_CLASS, _PER_CLASS, *images.shape[1:])
-        maps = () if attended is None else _maps(*attended)
+        maps: tuple[AttentionMap, ...] = ()
+        if attended is not None:
+            (image, *_), records = attended
+            maps = tuple(_map(image, record) for record in records)
         return Prediction("", 0.0, maps, caption=example.name, details=(grid, attended))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
@@ -341,13 +348,6 @@ class Adversarial(Task):
         where = {"margin": self._margin, "folder": path.parent}
         map_attention(*attended, {path.stem: title}, **where)
         return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
-
-
-def _maps(
-    images: np.ndarray, records: Sequence[AttentionRecord]
-) -> tuple[AttentionMap, ...]:
-    """The attention in the feature maps of the first image."""
-    return tuple(_map(images[0], each) for each in records)
 
 
 def _map(image: np.ndarray, record: AttentionRecord) -> AttentionMap:

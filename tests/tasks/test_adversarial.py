@@ -17,7 +17,7 @@ from tasks.captioning import frozen
 from tasks.common.images import Photos
 from tasks.images import data as images
 from tasks.images import task as adversarial
-from tasks.images.corners import consistency
+from tasks.images.metrics import consistency
 from tasks.images.task import Adversarial, Assets, SeedOptions
 from training import checks, configuration, evaluate
 from training.adversarial import LOSSES
@@ -102,14 +102,8 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
         images.batches(x, 8, batch_size=5, seed=0)[3] for x in (loaded, later)
     )
     assert (batch["image"] == expected["image"]).all()
-    (tmp_path / "dogs" / "1.png").unlink()
-    with pytest.raises(UserError, match="dogs has no images"):
-        images.folder(tmp_path, 8)
     with pytest.raises(UserError, match="must be a folder of folders"):
         images.folder(tmp_path / "cats", 8)
-    (tmp_path / "dogs" / "2.png").write_text("no image")
-    with pytest.raises(UserError, match="2.png cannot be read: not an image"):
-        images.folder(tmp_path, 8)
 
 
 # --- steps
@@ -160,23 +154,18 @@ def test_losses_of_a_step_equal_the_hinge_formulas():
     models, start = task().models, state()
     noise = jax.random.normal(jax.random.key(1), (8, 7))
 
-    def apply(name, x):
-        variables = {"params": start.params[name], **start.extra["variables"][name]}
-        keep = list(start.extra["variables"][name])
-        return models[name].apply(
-            variables, x, batch["label"], train=True, mutable=keep
-        )[0]
+    def apply(name, state, x, label):
+        variables = {"params": state.params[name], **state.extra["variables"][name]}
+        keep = list(state.extra["variables"][name])
+        network = quick_jit(
+            lambda *inputs: models[name].apply(*inputs, train=True, mutable=keep)[0]
+        )
+        return network(variables, x, label)
 
-    fake = apply("generator", noise)
+    fake = apply("generator", start, noise, batch["label"])
     real = batch["image"].astype(np.float32) / 127.5 - 1
     both = jnp.concatenate([real, fake])
-    variables = {
-        "params": start.params["discriminator"],
-        **start.extra["variables"]["discriminator"],
-    }
-    logits, _ = models["discriminator"].apply(
-        variables, both, jnp.zeros(16, int), train=True, mutable=["spectral"]
-    )
+    logits = apply("discriminator", start, both, jnp.zeros(16, int))
     expected = np.maximum(1 - logits[:8], 0), np.maximum(1 + logits[8:], 0)
     actual = metrics["loss_real"], metrics["loss_fake"]
     for (total, count), losses in zip(actual, expected, strict=True):
@@ -184,13 +173,7 @@ def test_losses_of_a_step_equal_the_hinge_formulas():
         assert count == 8
     # The generator's loss is measured by the updated discriminator.
     new, _ = stepped()
-    variables = {
-        "params": new.params["discriminator"],
-        **new.extra["variables"]["discriminator"],
-    }
-    logits, _ = models["discriminator"].apply(
-        variables, fake, jnp.zeros(8, int), train=True, mutable=["spectral"]
-    )
+    logits = apply("discriminator", new, fake, jnp.zeros(8, int))
     total, count = metrics["loss_generator"]
     np.testing.assert_allclose(total / count, -logits.mean(), rtol=1e-3)
 
@@ -288,18 +271,6 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
-        ({"generator.schedule": "x"}, "config.generator.schedule is 'x': must be"),
-    ],
-)
-def test_fields_out_of_range_are_refused(changes, message):
-    with pytest.raises(UserError, match=message):
-        configuration.check(config(**changes), Task)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
         ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
         ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
     ],
@@ -314,13 +285,6 @@ def test_sizes_that_the_networks_cannot_have_are_refused(changes, message, tmp_p
 def test_a_missing_folder_is_reported():
     with pytest.raises(UserError, match="config.data.folder is '': must be a folder"):
         configuration.check(config(**{"data.source": "folder"}), Task)
-
-
-def test_an_unknown_class_is_named(tmp_path):
-    corners = create(config(), tmp_path, training=True)
-    with pytest.raises(UserError, match="line 2: 'cats' must be one of corners$"):
-        lines = {1: "corners", 2: "cats"}
-        list(evaluate.predict(corners, state(), lines, SeedOptions(), True))
 
 
 def test_the_images_of_a_line_depend_on_its_class_and_the_seed_alone(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 
 from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
-from tasks.images.corners import consistency
-from tasks.images.frechet import frechet_distance, inception_score
+from tasks.images.metrics import consistency, frechet_distance, inception_score
 from tasks.speech import metrics as speech
 
 rng = np.random.default_rng

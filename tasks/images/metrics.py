@@ -1,10 +1,14 @@
-"""Metrics of generated images, from the features and classes of a frozen network.
+"""Metrics of generated images.
 
-Axes: N, M images; F features; Y classes.
+Those of corners (`tasks.images.data.corners`) compare colours; the others are made from
+the features and classes of a frozen network.
+
+Axes: B, N, M images; I rows and columns; F features; Y classes.
 """
 
 import numpy as np
 
+OTHERS = 9  # number of other images that each image of corners is compared with
 _TINY = 1e-30  # keeps the logarithm of a probability of 0 finite
 
 
@@ -46,3 +50,30 @@ def inception_score(classes: np.ndarray) -> float:
     mean = classes.mean(0)
     divergence = classes * (log - np.log(np.maximum(mean, _TINY)))
     return float(np.exp(divergence.sum(1).mean()))
+
+
+def consistency(images: np.ndarray) -> dict[str, float]:
+    """Agreement in colour between the first and the last corner of images.
+
+    Args:
+        images: uint8 [B, I, I, 3], B at least 10.
+
+    Returns:
+        `consistent`: percentage of images whose last corner is nearer in colour to
+        their own first corner than to the first corners of nine other images; 10 by
+        chance, whatever the distribution of colours. `spread`: standard deviation of
+        the corners' red value, divided by its standard deviation in real images.
+    """
+    side = images.shape[1] // 4
+    first = images[:, :side, :side].astype(np.float32).mean((1, 2))
+    last = images[:, -side:, -side:].astype(np.float32).mean((1, 2))
+    distance = [
+        np.linalg.norm(last - np.roll(first, shift, axis=0), axis=-1)
+        for shift in range(OTHERS + 1)
+    ]
+    red = np.concatenate([first, last])[:, 0]
+    spread = red.std() / (256 / 12**0.5)
+    return {
+        "consistent": 100 * float((distance[0] < np.min(distance[1:], axis=0)).mean()),
+        "spread": float(spread),
+    }
