@@ -219,10 +219,3 @@ def batches(
         return {"source": np.stack(images), "target": target[rows]}
 
     return EndlessBatches(make, batch_size, seed)
-
-
-def at_random(
-    examples: Sequence[Captioned],
-) -> Callable[[np.random.Generator, int], Captioned]:
-    """Returns a `pick` for `batches` that draws examples with replacement."""
-    return lambda rng, n: examples[rng.integers(len(examples))]

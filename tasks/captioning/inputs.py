@@ -182,21 +182,19 @@ class CaptionData:
     def batches(self) -> EndlessBatches:
         """Returns the training batches; computes feature maps that the cache lacks."""
         data, seed = self.config.data, self.config.seed
-        if data.source == "scenes" and not self.frozen:
-            scenes = self.scenes("train", seed)
-
-            def pick(rng, n):
-                return scenes[n]
-
+        is_endless = data.source == "scenes" and not self.frozen
+        if data.source == "files":
+            examples = self.photos("train")
         else:
-            if data.source == "files":
-                examples = self.photos("train")
-            else:  # a fixed set of scenes, so that each map is computed only once
-                scenes = self.scenes("train", seed)
-                examples = [scenes[i] for i in range(data.scenes)]
-            if self.frozen:
-                examples = self._with_maps(examples)
-            pick = captions.at_random(examples)
+            examples = self.scenes("train", seed)
+        if self.frozen:
+            if data.source == "scenes":  # so few that each map is computed only once
+                examples = [examples[i] for i in range(data.scenes)]
+            examples = self._with_maps(examples)
+
+        def pick(rng: np.random.Generator, n: int) -> Captioned:
+            return examples[n if is_endless else rng.integers(len(examples))]
+
         lengths = {"batch_size": data.batch_size, "max_length": data.max_length}
         return captions.batches(pick, self.vocabulary, **lengths, seed=seed)
 

@@ -29,9 +29,9 @@ from tasks.captioning import task as captioning
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.task import Captioning, Details
 from tasks.common.vocabulary import EOS, train_vocabulary
-from training import configuration, evaluate, optimizers
+from training import evaluate, optimizers
 from training.state import TrainState
-from training.task import Evaluation, Prediction, Task, create
+from training.task import Evaluation, Prediction, create
 
 # --- data
 
@@ -70,18 +70,15 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
 @pytest.mark.parametrize(
     "images, annotations, message",
     [
-        ({1: "gone.png"}, [(1, "a")], "captions.json': .* has no file 'gone.png'"),
         ({1: "a\0.png"}, [(1, "a")], "has no file 'a.x00.png'"),
         ({1: "\ud800.png"}, [(1, "a")], "has no file '.ud800.png'"),
         ({1: "n" * 300}, [(1, "a")], "has no file 'nnn"),
-        ({1: "../x.png"}, [(1, "a")], "its image '../x.png' is not inside "),
         ({1: "a/../here.png"}, [(1, "a")], "its image 'a/../here.png' is not inside "),
         ({1: "/etc/passwd"}, [(1, "a")], "its image '/etc/passwd' is not inside "),
         ({1: "link.png"}, [(1, "a")], "its image 'link.png' is not inside "),
         ({float("nan"): "here.png"}, [], "it has the number NaN"),
         ({1: "here.png"}, [(2, "a")], "a caption of image 2, which is not in images"),
         ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*a value has another typ"),
-        ({1: "here.png"}, [(1, "!")], "captions.json': it has no caption for train"),
         ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO, .*a value has a"),
     ],
 )
@@ -121,18 +118,11 @@ def test_unreadable_images_and_caption_files_are_named(tmp_path):
     (tmp_path / "a.png").write_text("no image")
     with pytest.raises(UserError, match="a.png cannot be read: not an image"):
         captions.read_image(tmp_path / "a.png", 4)
-    with pytest.raises(UserError, match="b.png: no such file"):
-        captions.read_image(tmp_path / "b.png", 4)
     with pytest.raises(UserError, match=f"{tmp_path} cannot be read: Is a directory"):
         captions.read_image(tmp_path, 4)
-    with pytest.raises(UserError, match="train.captions is .*c.json': No such file"):
-        captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
     written(tmp_path, {1: "a.png"}, [(1, "a")], name="e.json")
     with pytest.raises(UserError, match="train.images is .*nowhere': must be a folder"):
         captions.read_files(tmp_path / "e.json", tmp_path / "nowhere", 4, "train")
-    (tmp_path / "d.json").write_text("[1")
-    with pytest.raises(UserError, match="d.json': not JSON: Expecting ',' .*line 1"):
-        captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1]")
     with pytest.raises(UserError, match="d.json': not in the format of MS-COCO"):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
@@ -146,7 +136,7 @@ def test_several_images_with_one_id_are_refused(tmp_path):
         captions.read_files(path, tmp_path, 4, "train")
 
 
-def test_other_formats_pipes_and_large_images_are_refused(tmp_path, monkeypatch):
+def test_other_formats_and_pipes_are_refused(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
     with pytest.raises(UserError, match="not an image in the format PNG, JPEG, WEBP"):
@@ -154,12 +144,6 @@ def test_other_formats_pipes_and_large_images_are_refused(tmp_path, monkeypatch)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="pipe cannot be read: not a regular file"):
         captions.read_image(tmp_path / "pipe", 4)
-    Image.new("1", (20_011, 20_011)).save(path)  # more than Pillow's own limit
-    with pytest.raises(
-        UserError,
-        match="a.png has 20,011 x 20,011 pixels: must have at most 50,000,000$",
-    ):
-        captions.read_image(path, 4)
 
 
 def test_a_damaged_image_is_read_or_named_in_one_line(tmp_path):
@@ -358,16 +342,22 @@ def test_expected_weights_replace_samples_in_the_first_soft_steps():
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
-def test_every_alignment_and_score_can_be_trained(alignment):
+def test_every_alignment_can_be_trained(alignment):
+    config = get_config("smoke")
+    config.model.alignment = alignment
+    task = make(config)
+    state = jax.eval_shape(task.objective.init, jax.random.key(0))
+    batch = {"source": task.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
+    step = task.objective.step
+    new, _ = jax.eval_shape(step, state, batch, jax.random.key(0))
+    assert jax.tree.structure(new) == jax.tree.structure(state)
+
+
+def test_every_score_fits_the_captioner():
     for score in SCORES:
         config = get_config("smoke")
-        config.model.update({"alignment": alignment, "score": score})
-        task = make(config)
-        state = jax.eval_shape(task.objective.init, jax.random.key(0))
-        batch = {"source": task.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
-        step = task.objective.step
-        new, _ = jax.eval_shape(step, state, batch, jax.random.key(0))
-        assert jax.tree.structure(new) == jax.tree.structure(state)
+        config.model.score = score
+        assert jax.eval_shape(make(config).objective.init, jax.random.key(0)).params
 
 
 def test_coverage_above_and_below_one_is_penalised():
@@ -409,13 +399,6 @@ def test_a_run_that_ends_before_sampling_begins_is_warned_about(alignment, steps
     config.loss.soft_steps = 3
     lines = [line for line in optimizers.warnings(config) if "soft_steps" in line]
     assert len(lines) == (steps == 3)
-
-
-def test_a_missing_caption_file_is_reported():
-    config = get_config("smoke")
-    config.data.source = "files"
-    with pytest.raises(UserError, match="config.data.files.train needs captions"):
-        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
@@ -488,16 +471,9 @@ def test_the_figure_of_an_empty_caption_says_so(maps, monkeypatch, tmp_path):
     assert titles == ["Line 7: (empty)"]
 
 
-def test_a_line_without_an_image_file_is_reported(tmp_path):
-    task = create(files(tmp_path), tmp_path / "run", training=True)
-    lines = {1: str(tmp_path / "0.png"), 3: "gone.png"}
-    with pytest.raises(UserError, match="line 3: image gone.png: no such file"):
-        list(evaluate.predict(task, None, lines, task.Options(), attention=False))
-
-
 def test_predictions_carry_attention_maps_of_their_words(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
-    state = task.objective.init(jax.random.key(0))
+    state = quick_jit(task.objective.init)(jax.random.key(0))
     lines = {2: str(tmp_path / "0.png"), 3: str(tmp_path / "5.png")}
     plain = evaluate.predict(task, state, lines, task.Options(beam=1), attention=False)
     assert [(best.attention, best.others) for best in plain] == [((), ())] * 2
@@ -516,11 +492,12 @@ def test_predictions_carry_attention_maps_of_their_words(tmp_path):
         np.testing.assert_allclose(again, cross.weights, atol=1e-5)
 
 
-def test_the_objects_of_a_scene_are_framed(tmp_path):
+def test_the_objects_of_a_scene_are_framed(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "_VOCABULARY_SCENES", 211)
     config = get_config("smoke")
     config.data.groups = ("shapes",)
     task = create(config, tmp_path, training=True)
-    state = task.objective.init(jax.random.key(0))
+    state = quick_jit(task.objective.init)(jax.random.key(0))
     examples = task.data.examples("validation")[:3]
     answers = task.answers(state, examples, task.Options(), attention=True)
     for example, answer in zip(examples, answers, strict=True):

@@ -29,6 +29,8 @@ from training.task import create
 CONFIGS = [
     pytest.param(path.stem, marks=[pytest.mark.network] * (path.stem == "captioning"))
     for path in sorted((ROOT / "configs").glob("[!_]*.py"))
+    # These have the data of seq2seq_nmt.
+    if path.stem not in ("bahdanau_nmt", "luong_nmt")
 ]
 # Of four pieces: those of one host; of two, in order and interleaved; and of four.
 SHARES = [[(0, 1, 2, 3)], [(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
@@ -107,8 +109,8 @@ def test_the_parts_of_a_batch_are_the_whole_and_made_alone(name, tmp_path):
         config.data.update({"warp": 0.3, "speed": 0.3, "resampling": 0.3, "gain": 9.0})
         config.data.update({"time_masks": 2, "time_mask": 0.2, "frequency_masks": 1})
     first, again, other = (
-        create(config, tmp_path / name, training=True).train_data()
-        for name, config.seed in (("first", 3), ("again", 3), ("other", 5))
+        create(config, tmp_path, training=True).train_data()
+        for config.seed in (3, 3, 5)
     )
     check_parts(first)
     for index in (7, 0):  # depends on the seed and the index alone
@@ -144,7 +146,8 @@ class Letters:
 
 
 def test_captions_of_a_part_are_as_wide_as_those_of_the_whole():
-    pick = captions.at_random([Example(number) for number in range(11)])
+    examples = [Example(number) for number in range(11)]
+    pick = lambda rng, n: examples[rng.integers(11)]  # noqa: E731
     source = captions.batches(pick, Letters(), batch_size=8, max_length=30, seed=3)
     check_parts(source)
     widths = {source.part(i, (0,), 4)["target"].shape[1] for i in range(20)}
