@@ -266,11 +266,6 @@ class Television:
         """I and J."""
         return self.inner.grid
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The shape of an observation."""
-        return VIEW + self.rows, VIEW, CHANNELS
-
     def reset(self, rng: jax.Array) -> tuple[Screen, dict[str, jax.Array]]:
         """Returns the first state of an episode, its image and the agent's position."""
         inner_rng, rng = jax.random.split(rng)

@@ -205,9 +205,9 @@ class Exploration(Task):
     ) -> Explorer:
         auxiliary = policy.Auxiliary(self._init_curiosity, self.curiosity)
         scale = optax.scale(self.config.loss.policy)
-        is_policy = functools.partial(_by_group, policy=True, auxiliary=False)
         optimizer = optax.chain(
-            make_optimizer(self.config), optax.masked(scale, is_policy)
+            make_optimizer(self.config),
+            optax.masked(scale, lambda params: {x: x == "policy" for x in params}),
         )
         return Explorer(
             environment,
@@ -417,10 +417,6 @@ def _trajectory(rooms: Rooms, answer: Any) -> AttentionMap:
     boxes = np.concatenate([cells, cells + 1], -1)
     note = "Frames: cells visited; grey: walls; blue: doors; green: the goal."
     return path_map("trajectory", boxes, steps, rooms.image(), key="cell", note=note)
-
-
-def _by_group(params: Any, **values: bool) -> Any:
-    return {name: values[name] for name in params}
 
 
 def cells_visited(answer: Any) -> np.ndarray:
