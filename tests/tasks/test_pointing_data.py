@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from base.errors import UserError
 from tasks.pointing import data as pointing
 from tasks.pointing import tours
 from tasks.pointing.data import (
@@ -183,15 +182,6 @@ def test_sequences_end_at_the_first_0_if_any():
     tokens = np.array([[3, 1, 0, 2], [2, 2, 5, 1], [0, 4, 4, 4]])
     actual = [sequence.tolist() for sequence in sequences(tokens)]
     assert actual == [[2, 0], [1, 1, 4, 0], []]
-
-
-@pytest.mark.parametrize("kind", ["hull", "delaunay"])
-def test_points_on_a_line_have_no_answer(kind):
-    line = np.linspace(0, 1, 5, dtype=np.float32)[None, :, None].repeat(2, axis=2)
-    with pytest.raises(
-        UserError, match="^points on one line have no hull and no triangles$"
-    ):
-        answers(kind, line, np.array([5]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
