@@ -113,8 +113,8 @@ def load(data: ConfigDict) -> Corpus:
     validation.remove(test.pairs, "in test")
     train.limit(data.train_min_words, data.max_words, "train_min_words")
     train.keep(list(dict.fromkeys(train.pairs)), "repeated")
-    count = len(train.pairs)
-    train.remove([*validation.pairs, *test.pairs], "in validation or test")
+    held_out, count = [*validation.pairs, *test.pairs], len(train.pairs)
+    train.remove(held_out, "in validation or test")
     if count and not train.pairs:
         raise UserError(
             f"corpus {corpus}: all {count} training pairs are in validation or test: "
@@ -126,7 +126,12 @@ def load(data: ConfigDict) -> Corpus:
                 f"corpus {corpus} {'-'.join(languages)} has no {name} pairs: "
                 f"{selection}"
             )
-    overlaps = {x: overlap(train.pairs, splits[x].pairs) for x in EVALUATION_SPLITS}
+    flags = overlap(train.pairs, held_out)
+    parts = slice(len(validation.pairs)), slice(len(validation.pairs), None)
+    overlaps = {
+        split: {name: values[part] for name, values in flags.items()}
+        for split, part in zip(EVALUATION_SPLITS, parts, strict=True)
+    }
     changed = [pair for pair in train.pairs if pair not in unchanged]
     renamed = iter(make_up_names(changed, data.made_up_names))
     pairs = [pair if pair in unchanged else next(renamed) for pair in train.pairs]
@@ -162,6 +167,8 @@ def make_up_names(pairs: Sequence[Pair], share: float) -> list[Pair]:
         share: fraction, in [0, 1], of the pairs with names in which the names are
             replaced.
     """
+    if not share:
+        return list(pairs)
     names = [sorted(_names(source) & _names(target)) for source, target in pairs]
     rng = np.random.default_rng(0)
     pools = defaultdict(set)  # placeholders such as {host_name} have their own pool
