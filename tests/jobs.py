@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 from smoke import QUICK_COMPILATION, ROOT
@@ -86,3 +87,31 @@ def run(*command, processes, devices, logs):
     texts = output(logs)
     assert statuses == [0] * processes, "\n".join(texts)
     return texts
+
+
+def in_threads(function, count=3):
+    """Calls function(number) in `count` threads; returns results and exceptions."""
+    results = [None] * count
+
+    def call(number):
+        try:
+            results[number] = function(number)
+        except Exception as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return results
+
+
+def wait_for(condition):
+    """Waits until a condition is true, for ten seconds or more."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the condition did not come true")

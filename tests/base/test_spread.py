@@ -151,22 +151,12 @@ def three(monkeypatch):
 
     def run(function):
         """Calls function(number) in each process; returns results and exceptions."""
-        results = [None] * 3
 
         def call(number):
             threads.number = number
-            try:
-                results[number] = function(number)
-            except Exception as error:
-                results[number] = error
+            return function(number)
 
-        workers = [threading.Thread(target=call, args=(n,)) for n in range(3)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(60)
-            assert not worker.is_alive()
-        return results
+        return jobs.in_threads(call)
 
     return run
 

@@ -30,21 +30,12 @@ def three(monkeypatch):
 
     def run(function):
         """Calls function(number) in each process; returns results and exceptions."""
-        results = [None] * 3
 
         def call(number):
             local.number, local.count = number, 0
-            try:
-                results[number] = function(number)
-            except Exception as error:
-                results[number] = error
+            return function(number)
 
-        threads = [threading.Thread(target=call, args=(n,)) for n in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        return results
+        return jobs.in_threads(call)
 
     run(lambda number: clients[number].connect())
     yield run

@@ -9,6 +9,7 @@ import threading
 import time
 
 import faults
+import jobs
 import pytest
 from smoke import ROOT
 
@@ -65,7 +66,7 @@ def test_a_second_process_is_refused_and_told_who_holds_the_lock(holder, tmp_pat
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(holder, tmp_path, capsys):
     holder.kill()  # not waited for: a zombie has ended
-    wait_for(lambda: not lock_module.started(holder.pid))
+    jobs.wait_for(lambda: not lock_module.started(holder.pid))
     assert (tmp_path / NAME).exists()
     take(tmp_path)
     assert capsys.readouterr().err == ""
@@ -155,16 +156,8 @@ def test_the_holder_refreshes_the_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(lock_module, "_REFRESH", 0.1)
     with Lock(tmp_path):
         edit(tmp_path, age=1000)
-        wait_for(lambda: (tmp_path / NAME).stat().st_mtime > time.time() - 500)
+        jobs.wait_for(lambda: (tmp_path / NAME).stat().st_mtime > time.time() - 500)
         assert pid_in(tmp_path) == os.getpid()
-
-
-def wait_for(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the condition did not come true")
 
 
 def test_of_many_processes_that_take_over_a_dead_lock_one_succeeds(holder, tmp_path):

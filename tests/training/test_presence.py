@@ -25,14 +25,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(presence, "_REPORT", 0.3)
 
 
-def wait_for(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the condition did not come true")
-
-
 MEETING = """
 import sys, time
 from training.cluster import presence
@@ -67,7 +59,7 @@ class Process:
             self.lines.append(line.strip())
 
     def says(self, line):
-        wait_for(lambda: line in self.lines)
+        jobs.wait_for(lambda: line in self.lines)
 
     def kill(self):
         self.process.kill()
@@ -106,7 +98,7 @@ def test_the_processes_say_who_is_missing_and_then_who_is_gone(start):
     others.append(start(4, 2))
     first.says(f"127.0.0.1:{start.port}")  # for jax's client
     for other in others:
-        wait_for(lambda other=other: other.lines[-1].startswith("127.0.0.1:"))
+        jobs.wait_for(lambda other=other: other.lines[-1].startswith("127.0.0.1:"))
     others[0].kill()
     first.says("failed 1")
     first.process.stdin.write("75 1 it is gone\n")
