@@ -3,12 +3,10 @@
 import dataclasses
 import io
 import os
-import pty
 import random
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import in_process
@@ -210,26 +208,28 @@ def nasty_texts():
     return [*NASTY, *texts]
 
 
-def nasty_job(text, **fields):
-    """A job with a text in every field in which users write freely.
+def nasty_jobs(**fields):
+    """Jobs with several texts in every field in which users write freely.
 
-    Its sweep has started, so that a worker which looks elsewhere would sleep.
+    Their sweeps have started, so that a worker which looks elsewhere would sleep.
     """
-    path = text.replace("/", "")
-    workdir = Path.cwd() / "shared" / path
-    workdir.mkdir(parents=True, exist_ok=True)
-    (workdir / "sweep.json").touch()
-    overrides = (f"data.files.train={text}", f"x.y={text}{text}")
-    job = Job(
-        name="nmt",
-        config=f"configs/{path}.py:{text}",
-        workdir=str(workdir),
-        overrides=overrides,
-        image="image",
-        storage="claim",
-        accelerator="nvidia.com/gpu:2",
-    )
-    return dataclasses.replace(job, **fields)
+    texts = nasty_texts()
+    for start in range(0, len(texts), 6):
+        part = texts[start : start + 6]
+        path = "".join(part).replace("/", "")
+        workdir = Path.cwd() / "shared" / path
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / "sweep.json").touch()
+        job = Job(
+            name="nmt",
+            config=f"configs/{path}.py:{path}",
+            workdir=str(workdir),
+            overrides=(*(f"data.files.train={x}" for x in part), f"x.y={path}"),
+            image="image",
+            storage="claim",
+            accelerator="nvidia.com/gpu:2",
+        )
+        yield dataclasses.replace(job, **fields)
 
 
 @pytest.fixture
@@ -292,8 +292,7 @@ ENVIRONMENT = {"HOME": "/wrong", "touch x": "wrong"}
 def test_slurm_gets_exactly_the_texts_of_the_user(machine, monkeypatch, sweep):
     machine(".venv/bin/python")
     machine("srun", 'while [ "$1" != bash ]; do shift; done; exec "$@"')
-    for text in nasty_texts():
-        job = nasty_job(text, sweep=sweep, accelerator="2", hosts=2)
+    for job in nasty_jobs(sweep=sweep, accelerator="2", hosts=2):
         for task in ("0", "1") if sweep else (None,):
             if task:
                 monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
@@ -310,10 +309,8 @@ def test_a_tpu_gets_exactly_the_texts_of_the_user(machine, sweep):
     machine("gcloud", 'command=${@: -3:1}\nbash -c "${command#--command=}"')
     machine("flock", f"shift\n{RECORDING}")
     Path("code").mkdir()
-    for text in nasty_texts():
-        job = nasty_job(
-            text, sweep=sweep, accelerator="v4-8", zone="z", project="p", hosts=2
-        )
+    fields = {"accelerator": "v4-8", "zone": "z", "project": "p", "hosts": 2}
+    for job in nasty_jobs(sweep=sweep, **fields):
         process = bash(render("tpu", job), "run")
         assert process.returncode == 0, process.stderr
         expected = [job.command(".venv/bin/python")]
@@ -323,8 +320,7 @@ def test_a_tpu_gets_exactly_the_texts_of_the_user(machine, sweep):
 
 
 def test_a_jobset_gets_exactly_the_texts_of_the_user(machine):
-    for text in nasty_texts():
-        job = nasty_job(text)
+    for job in nasty_jobs():
         jobset = documents(render("kubernetes", job))["JobSet"]
         pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
         (container,) = pod["spec"]["containers"]
@@ -335,8 +331,7 @@ def test_a_jobset_gets_exactly_the_texts_of_the_user(machine):
 def test_pods_of_a_sweep_get_exactly_the_texts_of_the_user(machine, monkeypatch):
     machine("python")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    for text in nasty_texts():
-        job = nasty_job(text, sweep=f"{text}.py", hosts=2)
+    for job in nasty_jobs(sweep="".join(NASTY), hosts=2):
         document = documents(render("kubernetes", job))["Job"]
         (container,) = document["spec"]["template"]["spec"]["containers"]
         *shell, script = container["command"]
@@ -350,8 +345,7 @@ def test_pods_of_a_sweep_get_exactly_the_texts_of_the_user(machine, monkeypatch)
 
 def test_skypilot_gets_exactly_the_texts_of_the_user(machine):
     machine(".venv/bin/python")
-    for text in nasty_texts():
-        job = nasty_job(text, accelerator="H100:8", storage="gs://bucket")
+    for job in nasty_jobs(accelerator="H100:8", storage="gs://bucket"):
         task = yaml.safe_load(render("skypilot", job))
         assert bash(task["run"]).returncode == 0
         assert records() == [job.command("python")]
@@ -791,22 +785,6 @@ def test_submitting_asks(machine, monkeypatch, answer, status, submitted):
     assert questions == answer.count("\n") or not answer
     assert ("not run; 'job.sh' is written" in result.errors) is not submitted
     assert records() == [["sbatch", "./job.sh"]] * submitted
-
-
-def test_a_terminal_is_asked(machine):
-    machine("sbatch")
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "launch", "--target=slurm", *flags(SMOKE)]
-    process = subprocess.Popen(
-        [*command, "--submit", "--out=job.sh"],
-        stdin=terminal,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    os.write(controller, b"yes\n")
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0 and b"run it? yes or no: " in errors
-    assert records() == [["sbatch", "./job.sh"]]
 
 
 def test_a_sweep_that_chooses_its_trials_runs_on_one_machine(tmp_path):
