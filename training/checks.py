@@ -118,40 +118,37 @@ def model_errors(config: ConfigDict) -> Iterator[None]:
         raise
 
 
-def check_state(state: Any, memory: float | None = None) -> None:
+def check_state(state: Any) -> None:
     """Checks that training state and gradients fit into the memory of a device.
 
     Args:
         state: shapes, dtypes and shardings of a `TrainState`.
-        memory: bytes of a device; None for those of this machine.
 
     Raises:
         UserError: if they do not fit.
     """
-    memory = memory or device_memory()
-    total = _bytes(state) + _bytes(state.params)
+    memory, total = device_memory(), _bytes(state) + _bytes(state.params)
     if total > memory:
         leaves = jax.tree_util.tree_leaves_with_path(state.params)
         path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         raise UserError(
             f"config.model needs {bytes_text(total)} of memory for parameters, "
-            f"gradients and optimizer: must be at most {bytes_text(int(memory))}; the "
+            f"gradients and optimizer: must be at most {bytes_text(memory)}; the "
             f"largest parameter is {name} {parameter.shape}"
         )
 
 
-def check_step(step: Any, available: int | None = None) -> None:
+def check_step(step: Any) -> None:
     """Checks that a compiled training step fits into the memory of a device.
 
     Args:
         step: the step, a `jax.stages.Compiled`.
-        available: bytes of a device; None for those of this machine.
 
     Raises:
         UserError: if it does not fit.
     """
-    needed, available = step_bytes(step), available or device_memory()
+    needed, available = step_bytes(step), device_memory()
     if needed is not None and needed > available:
         raise UserError(
             f"a training step needs {bytes_text(needed)} of memory on each device: "

@@ -159,7 +159,8 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
         )
     path, _, variant = flag.partition(":")
     config = _load(Path(path), variant)
-    _override_all(config, overrides)
+    for override in overrides:
+        _override(config, override)
     encode(config)
     for name, value in leaves(config):
         if isinstance(value, type):
@@ -175,15 +176,6 @@ def _check_importable(name: str, value: type) -> None:
             f"config.{name} is {text}: must be in a module of {folder}/, such as "
             f"{folder}/{value.__module__.split('.')[-1]}.py, to be loaded again"
         )
-
-
-def _override_all(
-    config: ConfigDict, overrides: Sequence[str], group: str = ""
-) -> None:
-    """Applies overrides; errors suggest fields of the group, such as "evaluation."."""
-    for override in overrides:
-        name, _, text = override.partition("=")
-        _override(config, name, text, group)
 
 
 def execute(path: Path, flag: str) -> ModuleType:
@@ -246,7 +238,9 @@ def _similar_configs(path: Path) -> list[str]:
     return [files[name] for name in difflib.get_close_matches(path.stem, files)]
 
 
-def _override(config: ConfigDict, name: str, text: str, group: str) -> None:
+def _override(config: ConfigDict, override: str, group: str = "") -> None:
+    """Applies an override; errors suggest fields of a group, such as "evaluation."."""
+    name, _, text = override.partition("=")
     *parents, last = name.split(".")
     parent = config
     for part in parents:
@@ -517,5 +511,6 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
         raise UserError(
             f"{path}: task is {config.get('task')}: must be a class in tasks"
         )
-    _override_all(config, overrides, "evaluation.")
+    for override in overrides:
+        _override(config, override, "evaluation.")
     return config.lock()

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from base import spread, storage
@@ -41,7 +40,7 @@ from training.cluster.stop import StopSignal
 from training.cluster.watchdog import Watchdog
 from training.log import Log
 from training.parallel import Layout
-from training.state import Scores, TrainState, skip_non_finite
+from training.state import Scores, TrainState, all_finite, skip_non_finite
 from training.task import Evaluation, Task, create
 
 _AHEAD = 4  # batches prepared and sent to the devices in advance
@@ -435,9 +434,7 @@ def _evaluated(state: TrainState) -> TrainState:
     return spread.local(dataclasses.replace(state, opt_state=None))
 
 
-@jax.jit
-def _all_finite(tree: Any) -> jax.Array:
-    return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
+_all_finite = jax.jit(all_finite)
 
 
 def prefetch(

@@ -98,7 +98,6 @@ class Layout:
         }
         self._pieces = sorted(pieces)
         self._rules: sharding.Rules = ()
-        self._jitted: dict[Callable[..., Any], Any] = {}
 
     def abstract(
         self,
@@ -173,14 +172,12 @@ class Layout:
         return jax.device_put(batch, self.batch_sharding)
 
     def jitted(self, step: Callable[..., Any], like: Any) -> Any:
-        """Returns the jitted step, the same one for the same `step`."""
-        if step not in self._jitted:
-            self._jitted[step] = jax.jit(
-                self._whole(step),
-                donate_argnums=0,
-                out_shardings=(_shardings(like), self._replicated),
-            )
-        return self._jitted[step]
+        """Returns the jitted step of a mesh; see `compile`."""
+        return jax.jit(
+            self._whole(step),
+            donate_argnums=0,
+            out_shardings=(_shardings(like), self._replicated),
+        )
 
     def _whole(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a step that draws the random numbers of its step."""
@@ -207,14 +204,14 @@ class Layout:
             like: shapes and shardings of the state, from `abstract`.
             report: called with each program, a `jax.stages.Compiled`.
         """
-        whole_step = self._whole(step)
-
-        def device_step(state, batch, rng):
-            rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
-            return whole_step(state, batch, rng)
-
         mapped: Any
         if self.pmap:
+            whole_step = self._whole(step)
+
+            def device_step(state, batch, rng):
+                rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
+                return whole_step(state, batch, rng)
+
             replicated, rows = PartitionSpec(), PartitionSpec(DATA)
             shards = jax.shard_map(
                 device_step,

@@ -27,6 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from base.devices import DATA
+from training import checks
 
 FSDP, TENSOR = "fsdp", "tensor"
 AXES = (DATA, FSDP, TENSOR)
@@ -38,8 +39,7 @@ Rules = Sequence[tuple[str, tuple[str | None, ...]]]
 
 def rules_of(config: ConfigDict) -> Rules:
     """Returns the rules of the models of a config."""
-    fields = ("architecture", "discriminator_architecture")
-    models = [config[field] for field in fields if field in config]
+    models = (config[name] for name in checks.models(config))
     return [rule for model in models for rule in getattr(model, "sharding", ())]
 
 

@@ -61,6 +61,12 @@ class TrainState:
         )
 
 
+def all_finite(tree: Any) -> jax.Array:
+    """Returns whether all numbers of a pytree are finite."""
+    numbers = (x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact))
+    return jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
+
+
 def skip_non_finite(
     step: Callable[..., tuple[TrainState, Metrics]],
 ) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -79,12 +85,7 @@ def skip_non_finite(
     ) -> tuple[TrainState, Metrics]:
         new, metrics = step(state, batch, rng)
         old = dataclasses.replace(state, step=new.step)
-        numbers = (
-            x
-            for x in jax.tree.leaves((new, metrics))
-            if jnp.issubdtype(x.dtype, jnp.inexact)
-        )
-        keeps = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
+        keeps = all_finite((new, metrics))
         result = jax.tree.map(lambda a, b: jnp.where(keeps, a, b), new, old)
         metrics = jax.tree.map(
             lambda x: jnp.where(keeps, x, jnp.zeros_like(x)), metrics

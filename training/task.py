@@ -1,8 +1,8 @@
 """The contract of a task.
 
 A task gives its data, its loss, what it computes for examples, its score, and how one
-example is read and shown. From these, `training.evaluate` makes evaluations, tables
-and figures, and `training.predict` predictions.
+example is read and shown. From these, `training.evaluate` makes evaluations, tables,
+figures and predictions.
 
 Assets of a run, such as a vocabulary, are created before the task: see `create`.
 """
