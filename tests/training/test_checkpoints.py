@@ -33,10 +33,10 @@ def assert_equal(actual, expected):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A run with checkpoints at 3, 4 and 5; the best is 4."""
+    """A run with checkpoints at 3, 4 and 5; the best is 4, then 3."""
     workdir = tmp_path_factory.mktemp("written") / "run"
     with Checkpoints(workdir, keep=7) as saved:
-        for step, score in ((3, 0.25), (4, 0.75), (5, 0.5)):
+        for step, score in ((3, 0.5), (4, 0.75), (5, 0.25)):
             saved.save(step, state_at(step), score)
     return workdir
 
@@ -73,7 +73,7 @@ def test_a_checkpoint_that_does_not_exist_is_named(workdir, which):
         checkpoints.find(workdir, which)
 
 
-def test_a_mean_is_of_parameters_alone_and_keeps_their_types(workdir):
+def test_a_mean_is_of_intact_parameters_alone_and_keeps_their_types(workdir, capsys):
     mean = checkpoints.average(workdir, 3, like(state_at(0)))
     expected = state_at(5)
     mean_params = jax.tree.map(lambda x: jnp.full_like(x, 4), expected.params)
@@ -81,6 +81,12 @@ def test_a_mean_is_of_parameters_alone_and_keeps_their_types(workdir):
     assert mean.params["w"].dtype == jnp.bfloat16
     single = checkpoints.average(workdir, 1, like(state_at(0)))
     assert_equal(single, expected)
+    assert not capsys.readouterr().err
+    (workdir / "checkpoints/3/metrics/metrics").unlink()
+    mean = checkpoints.average(workdir, 3, like(state_at(0)))
+    np.testing.assert_array_equal(mean.params["b"], 4.5)
+    line = capsys.readouterr().err
+    assert line.endswith("metrics/metrics is missing: step 5 is used instead\n")
 
 
 def test_stops_and_scores_that_are_not_numbers_are_recorded_as_such(tmp_path):
@@ -125,7 +131,7 @@ def test_damage_is_named_and_an_intact_checkpoint_is_used(workdir, capsys):
     (workdir / "checkpoints/4/metrics/metrics").write_text("{}")
     assert checkpoints.find(workdir, "last") == 5
     assert not capsys.readouterr().err
-    assert checkpoints.find(workdir, "best") == 5  # 4 may have been the best
+    assert checkpoints.find(workdir, "best") == 3  # the next best of the intact ones
     assert capsys.readouterr().err == (
         f"warning: {workdir}/checkpoints/4 is damaged: metrics/metrics differs from "
         "SHA256SUMS: step 5 is used instead\n"

@@ -11,8 +11,6 @@ from tracing import leaves
 from base.errors import FieldError, UserError
 from configs import transformer_nmt
 from models.bahdanau import Bahdanau
-from models.ntm import LSTM
-from models.transformer import Transformer
 from tasks.translation.task import Translation
 from training import checks, configuration
 from training.task import Task
@@ -112,60 +110,16 @@ def test_an_unreadable_config_is_reported(flag, message):
         configuration.read(flag)
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        (
-            "transformer_nmt",
-            "--config=transformer_nmt is not a file; did you mean "
-            "configs/transformer_nmt.py?",
-        ),
-        (
-            "config/ntm_cpy.py",
-            "--config=config/ntm_cpy.py is not a file; did you mean "
-            "configs/ntm_copy.py or configs/ntm_repeat_copy.py?",
-        ),
-        (
-            "configs/transformer_nmt.py:bgi",
-            "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
-            "base, big, adam, sinusoidal, short, tiny, smoke; did you mean "
-            "--config=configs/transformer_nmt.py:big?",
-        ),
-        (
-            "configs/transformer_nmt.py:7",
-            "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
-            "base, big, adam, sinusoidal, short, tiny, smoke",
-        ),
-    ],
-)
-def test_a_misspelled_config_or_variant_gets_a_suggestion(flag, message, monkeypatch):
-    monkeypatch.chdir(Path(TOY).parents[1])
-    with pytest.raises(UserError) as error:
-        configuration.read(flag)
-    assert str(error.value) == message
-
-
-def test_a_syntax_error_in_a_config_is_reported_with_its_line(tmp_path):
-    path = tmp_path / "broken.py"
-    path.write_text("import os\n\ndef get_config(:\n")
-    with pytest.raises(UserError, match="broken.py:3: "):
-        configuration.read(str(path))
-
-
 FAULTS = {
-    "name": ("\nwidth = wdith\n", ":2: NameError: name 'wdith' is not defined"),
     "bytes": ("\0\1\2", "null bytes"),
     "module": ("import absent_module\n", ":1: ModuleNotFoundError: No module named"),
-    "exit": ("\n\nraise SystemExit(3)\n", ":3: SystemExit: 3"),
     "inside": ("def get_config(variant):\n    return 1 / 0\n", ":2: ZeroDivisionErr"),
-    "arguments": ("def get_config():\n    pass\n", "TypeError: get_config() takes 0"),
     "result": ("def get_config(variant):\n    pass\n", "get_config returns None: must"),
     "field": (
         "from ml_collections import ConfigDict\n"
         "def get_config(variant):\n    return ConfigDict({'x': {'y': {1, 2}}})\n",
         "config.x.y is {1, 2}: must be a number, text, tuple, class or None",
     ),
-    "lines": ("raise ValueError('a\\nb')\n", ":1: ValueError: a b"),
 }
 
 
@@ -195,6 +149,10 @@ def test_an_error_in_an_imported_module_is_reported_with_its_line(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("", "config.json is damaged"),
+        ("{", "config.json is damaged"),
+        ("\xff", "config.json is damaged"),
+        ("{}", "task is None: must be a class in tasks"),
         ("[1]", r"config.json is \[1\]: must be an object"),
         ("null", "config.json is None: must be an object"),
         ("[" * 100_000, r"config.json is damaged \(.*\): restore it from a copy"),
@@ -202,48 +160,10 @@ def test_an_error_in_an_imported_module_is_reported_with_its_line(
     ],
 )
 def test_a_damaged_config_of_a_run_is_reported(tmp_path, content, message):
-    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "config.json").write_text(content, "latin-1")
     with pytest.raises(UserError, match=message) as error:
         configuration.load(tmp_path)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["task", "architecture", "discriminator_architecture"])
-def test_a_class_that_could_not_be_loaded_again_is_refused(tmp_path, name):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from ml_collections import ConfigDict\n"
-        "class Mine:\n    pass\n"
-        f"def get_config(variant):\n    return ConfigDict({{'{name}': Mine}})\n"
-    )
-    folder = "tasks" if name == "task" else "models"
-    message = f"^config.{name} is configs.mine:Mine: must be in a module of {folder}/"
-    with pytest.raises(UserError, match=message):
-        configuration.read(str(path))
-
-
-@pytest.mark.parametrize("text", ["models.transformer:Transformer", "training.task:T"])
-def test_a_task_must_be_a_task(text):
-    config = transformer_nmt.get_config()
-    with config.ignore_type():
-        config.task = Transformer if "former" in text else text
-    with pytest.raises(UserError, match="^config.task is .*: must be a subclass of"):
-        configuration.check(config, Task)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "message"),
-    [
-        (Translation, "config.architecture is 'Translation': must be a flax.linen.Mod"),
-        (LSTM, "config.model.* is not a field of config.architecture=LSTM"),
-    ],
-)
-def test_an_architecture_must_be_a_model_with_the_fields(architecture, message):
-    config = transformer_nmt.get_config()
-    with config.ignore_type():
-        config.architecture = architecture
-    with pytest.raises(UserError, match=message):
-        configuration.check(config, Task)
 
 
 def test_a_recurrent_translator_takes_a_sentence_per_row():
@@ -270,22 +190,12 @@ def test_errors_of_a_model_name_the_field_of_the_config():
                 raise FieldError(field, 3, "odd")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("eval_every", 0, "config.eval_every is 0: must be at least 1"),
-        ("seed", -1, "config.seed is -1: must be at least 0"),
-        ("evaluation.checkpoint", "bset", "is 'bset': must be last, best, average or"),
-        ("evaluation.average", 0, "config.evaluation.average is 0: must be at least 1"),
-        ("evaluation.average", 6, "is 6: must be at most config.checkpoints.keep=5, "),
-    ],
-)
-def test_a_field_out_of_range_is_rejected_before_training(field, value, message):
+def test_a_checkpoint_may_be_a_step_of_the_run():
     config = transformer_nmt.get_config()
-    config.evaluation.checkpoint = "200"
+    config.evaluation.checkpoint = f"{config.train_steps}"
     configuration.check(config, Task)
-    config.update_from_flattened_dict({field: value})
-    with pytest.raises(UserError, match=message):
+    config.evaluation.checkpoint = after = f"{config.train_steps + 1}"
+    with pytest.raises(UserError, match=f"is '{after}': must be at most config.train_"):
         configuration.check(config, Task)
 
 
