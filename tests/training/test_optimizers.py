@@ -15,7 +15,6 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from training import checkpoints, configuration, loop, optimizers
 from training.optimizers import (
-    OPTIMIZERS,
     make_optimizer,
     make_schedule,
     warnings,
@@ -85,24 +84,6 @@ def test_schedules_rise_to_the_learning_rate_in_the_warmup():
 def test_a_constant_rate_without_warmup_is_constant_from_the_first_step():
     rate = make_schedule(make_config(warmup=0))
     np.testing.assert_array_equal([rate(i) for i in (0, 1, 99)], np.float32(0.01))
-
-
-def test_the_rate_of_luong_et_al_is_halved_every_epoch_after_five():
-    epoch = 7  # steps
-    group = optimizers.sgd(
-        1.0,
-        schedule="step_decay",
-        decay_begin=5 * epoch,
-        decay_every=epoch,
-        decay_factor=0.5,
-    )
-    rate = make_schedule(make_config(group))
-    expected, current = [], 1.0
-    for number in range(10):
-        if number >= 5:
-            current /= 2
-        expected += [current] * epoch
-    np.testing.assert_array_equal([rate(i) for i in range(10 * epoch)], expected)
 
 
 def test_paper_variants_halve_the_rate_as_often_as_the_papers():
@@ -285,39 +266,10 @@ def test_the_state_of_adam_has_the_structure_of_older_checkpoints(clip, decay):
     assert jax.tree.structure(optimizer.init(TARGET)) == structure
 
 
-GROUPS_BY_NAME = {
-    "adam": lambda: optimizers.adam(0.01),
-    "adamw": lambda: optimizers.adamw(0.01, weight_decay=0.1),
-    "sgd": lambda: optimizers.sgd(0.02, momentum=0.5),
-    "rmsprop": lambda: optimizers.rmsprop(0.003),
-    "adadelta": lambda: optimizers.adadelta(scale=30.0),
-    "adafactor": lambda: optimizers.adafactor(0.05),
-    "muon": lambda: optimizers.muon(0.02),
-}
-
-
-def toy_config(name):
-    config = toy.get_config()
-    config.optimizer = GROUPS_BY_NAME[name]()
-    config.optimizer.accumulate = 2
-    assert config.optimizer.name == name
-    return config
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_trains_the_toy(name):
-    task = toy.Toy(toy_config(name))
-    rng = jax.random.key(0)
-    state, step = task.objective.init(rng), jax.jit(task.objective.step)
-    losses, data = [], task.train_data()
-    for number in range(0, 24, 2):  # of one shape
-        state, metrics = step(state, data[number], jax.random.fold_in(rng, number))
-        losses.append(metrics["loss"][0] / metrics["loss"][1])
-    assert np.mean(losses[-4:]) < np.mean(losses[:4])
-
-
 def test_a_checkpoint_holds_the_state_of_adafactor(tmp_path):
-    config = toy_config("adafactor")
+    config = toy.get_config()
+    config.optimizer = optimizers.adafactor(0.05)
+    config.optimizer.accumulate = 2
     config.train_steps = config.eval_every = config.save_every = 3
     loop.train(config, tmp_path)
     like = jax.eval_shape(toy.Toy(config).objective.init, jax.random.key(0))
@@ -356,31 +308,12 @@ def test_clipping_by_matrix_bounds_the_norm_of_each_parameter():
     equal(clipped(zeros, bound, "matrix"), zeros)
 
 
-def test_clipping_by_matrix_with_a_single_parameter_is_clipping_by_norm():
-    gradients = {"matrix": TARGET["matrix"]}
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-        clipped(gradients, 0.5, "matrix"),
-        clipped(gradients, 0.5, "norm"),
-    )
-
-
 def test_gradients_are_scaled_before_they_are_clipped():
     group = optimizers.sgd(1.0, scale=3.0, clip=2.0, clip_by="value")
     optimizer = make_optimizer(make_config(group))
     gradients = jnp.asarray([0.1, 0.5, -1.0])
     updates, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
     np.testing.assert_allclose(updates, [-0.3, -1.5, 2.0], rtol=1e-6)
-
-
-def test_sgd_with_a_scale_is_sgd_with_a_higher_rate():
-    scaled = make_optimizer(make_config(optimizers.sgd(0.002, scale=10.0)))
-    plain = make_optimizer(make_config(optimizers.sgd(0.02)))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
-        descend(scaled),
-        descend(plain),
-    )
 
 
 # --- groups of the config
@@ -440,22 +373,12 @@ def test_every_paper_variant_is_listed():
     assert {label for label, _ in variants() if label.endswith("paper")} <= listed
 
 
-def test_the_table_of_optimizers_has_a_function_for_each():
-    for name in OPTIMIZERS:
-        assert callable(getattr(optimizers, name))
-
-
 # --- errors
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"schedule": "nome"},
-            "^config.optimizer.schedule is 'nome': must be one of noam, constant, "
-            "warmup_cosine, step_decay, exponential_decay$",
-        ),
         (
             {"schedule": "noam", "warmup": 0},
             "^config.optimizer.warmup is 0: must be at least 1 for "
@@ -473,15 +396,6 @@ def test_the_table_of_optimizers_has_a_function_for_each():
             "--config.optimizer.decay_steps=29 together$",
         ),
         (
-            {"name": "adm"},
-            "^config.optimizer.name is 'adm': must be one of adam, adamw, sgd, "
-            "rmsprop, adadelta, adafactor, muon$",
-        ),
-        (
-            {"clip_by": "norms"},
-            "^config.optimizer.clip_by is 'norms': must be one of norm, value, matrix$",
-        ),
-        (
             {"name": "rmsprop"},
             "^config.optimizer.name=rmsprop needs config.optimizer.decay, "
             "config.optimizer.centered, config.optimizer.momentum: a flag cannot add a "
@@ -494,23 +408,6 @@ def test_the_table_of_optimizers_has_a_function_for_each():
             "config.optimizer.decay_every, config.optimizer.decay_factor: a flag",
         ),
         ({"b3": 0.5}, "^config.optimizer.b3 is unknown: remove it$"),
-        ({"b1": 1.0}, "^config.optimizer.b1 is 1.0: must be at least 0 and below 1$"),
-        (
-            {"eps": 0.0},
-            "^config.optimizer.eps is 0.0: must be at least 1e-30 and at most 1,000",
-        ),
-        (
-            {"clip": -0.5},
-            "^config.optimizer.clip is -0.5: must be at least 0 and at most 1,000,000$",
-        ),
-        (
-            {"scale": 0.0},
-            "^config.optimizer.scale is 0.0: must be at least 1e-30 and at most",
-        ),
-        (
-            {"learning_rate": -0.1},
-            "^config.optimizer.learning_rate is -0.1: must be at least 0 and at most ",
-        ),
     ],
 )
 def test_an_invalid_optimizer_is_rejected(changes, message):
