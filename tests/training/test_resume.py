@@ -37,17 +37,20 @@ from training.optimizers import SCHEDULES, make_schedule
 ROOT = Path(__file__).parents[2]
 
 
-def test_stopping_at_any_step_leaves_parameters_bit_identical(tmp_path):
-    straight = toy.get_config()
-    loop.train(straight, tmp_path / "straight")
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run of the toy that was never stopped."""
+    workdir = tmp_path_factory.mktemp("toy") / "straight"
+    loop.train(toy.get_config(), workdir)
+    return workdir
+
+
+def test_stopping_at_any_step_leaves_parameters_bit_identical(straight, tmp_path):
+    config = toy.get_config()
     for steps in (1, 5, 11, 12):
-        part = toy.get_config()
-        part.train_steps = steps
-        assert loop.train(part, tmp_path / "parts") == 0
-    assert_equal(
-        last_state(tmp_path / "parts", straight),
-        last_state(tmp_path / "straight", straight),
-    )
+        config.train_steps = steps
+        assert loop.train(config, tmp_path) == 0
+    assert_equal(last_state(tmp_path, config), last_state(straight, config))
 
 
 def test_a_longer_schedule_counts_from_the_step_at_which_the_run_goes_on(tmp_path):
@@ -164,10 +167,10 @@ class Interrupted(toy.Toy):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])  # the last one is after the last step
-def test_a_signal_ends_an_evaluation_and_saves_the_state(number, tmp_path, monkeypatch):
-    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    config = toy.get_config()
-    loop.train(config, straight)
+def test_a_signal_ends_an_evaluation_and_saves_the_state(
+    number, straight, tmp_path, monkeypatch
+):
+    stopped, config = tmp_path / "stopped", toy.get_config()
     config.task = Interrupted
     monkeypatch.setattr(Interrupted, "at", number)
     assert loop.train(config, stopped) == 128 + signal.SIGTERM
@@ -302,7 +305,7 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
     [
         (las_digits, Listens),  # also samples characters
         (lstmn_language, Agrees),
-        (lstmn_sentences, Classifies),
+        pytest.param(lstmn_sentences, Classifies, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
@@ -316,31 +319,21 @@ def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
 
 
 STEPS = 71
-FLAGS = [
-    "--config=tests/toy.py",
-    "--tune_memory=false",
-    f"--config.train_steps={STEPS}",
-    "--config.save_every=5",
-    "--config.eval_every=20",
-    "--config.log_every=7",
-]
-
-
-def start(*command):
-    return faults.start(*command, *FLAGS)
+FIELDS = {"train_steps": STEPS, "save_every": 5, "eval_every": 20, "log_every": 7}
 
 
 def kill_at(event, number, workdir):
     """Kills a run at a batch or during the save of a step."""
+    flags = [f"--config.{name}={value}" for name, value in FIELDS.items()]
+    flags += ["--config=tests/toy.py", "--tune_memory=false", f"--workdir={workdir}"]
     marker = workdir.parent / f"{event}_{number}"
-    flags = [f"--workdir={workdir}", *FLAGS]
     faults.kill(faults.halted(event, number, marker, *flags))
 
 
-def test_kill_9_while_training_or_saving_leaves_parameters_identical(tmp_path):
-    straight = start("train.py", f"--workdir={tmp_path / 'straight'}")
-    _, output = straight.communicate()
-    assert straight.returncode == 0, output
+def test_kill_9_while_training_or_saving_leaves_parameters_identical(tmp_path, capsys):
+    config = toy.get_config()
+    config.update(FIELDS)
+    loop.train(config, tmp_path / "straight")
     folder = tmp_path / "killed" / "checkpoints"
 
     def complete():
@@ -348,17 +341,12 @@ def test_kill_9_while_training_or_saving_leaves_parameters_identical(tmp_path):
 
     kill_at("batch", 29, tmp_path / "killed")
     assert 15 <= max(complete()) <= 25  # an earlier step, since saves take a while
-    for number in (40, 55):
-        kill_at("save", number, tmp_path / "killed")
-        assert max(complete()) == number - 5
-        assert any(folder.glob(f"{number}.*tmp*"))  # the incomplete checkpoint
-    last = start("train.py", f"--workdir={tmp_path / 'killed'}")
-    _, output = last.communicate()
-    assert last.returncode == 0, output
-    assert f"resuming from step 50 of {STEPS}" in output
+    kill_at("save", 40, tmp_path / "killed")
+    assert max(complete()) == 35
+    assert any(folder.glob("40.*tmp*"))  # the incomplete checkpoint
+    assert loop.train(config, tmp_path / "killed") == 0
+    assert f"resuming from step 35 of {STEPS}" in capsys.readouterr().err
     assert not list(folder.glob("*tmp*"))
-    config = toy.get_config()
-    config.train_steps = STEPS
     assert_equal(
         last_state(tmp_path / "killed", config),
         last_state(tmp_path / "straight", config),
