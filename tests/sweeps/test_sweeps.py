@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import in_process
 import numpy as np
 import optuna
 import pytest
@@ -326,22 +325,31 @@ def test_a_worker_joins_only_the_sweep_of_the_folder(tmp_path):
         Plan(tpe_sweep(trials=3), FLAG, (), tmp_path, joins=True)
 
 
-def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path):
+def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(
+    tmp_path, monkeypatch, capsys
+):
     configuration.record(configuration.read(FLAG, ()), tmp_path / "run")
     with pytest.raises(UserError, match="run is a run directory: take another folder"):
         Plan(grid(), FLAG, (), tmp_path / "run")
-    command = sweep_command(tmp_path / "s")
-    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not sweep_storm.processes(tmp_path / "s"):
-        assert first.poll() is None
-        time.sleep(0.1)
-    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    first.send_signal(signal.SIGINT)
-    _, output = first.communicate()
-    line = "stopped: 0 of 4 runs are done; the same command continues"
-    assert first.returncode == 130 and output.splitlines()[-1] == line
-    assert second.returncode == 1 and second.stderr.count("\n") == 1
-    assert f"s is in use: process {first.pid} on host" in second.stderr
+    plan, original = Plan(grid(), FLAG, (), tmp_path / "s"), workers.Processes.call
+
+    def call(self, arguments, share, *, started, **options):
+        """Runs a process that sleeps until Ctrl-C stops the sweep."""
+
+        def interrupt(number):
+            started(number)
+            message = f"s is in use: process {os.getpid()} on host"
+            with pytest.raises(UserError, match=message):
+                runner.run(plan, [share], joins=False)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        command = ["-c", "import time; time.sleep(60)"]
+        return original(self, command, share, started=interrupt, **options)
+
+    monkeypatch.setattr(workers.Processes, "call", call)
+    assert runner.run(plan, [workers.Share()], joins=False) == 130
+    line = "stopped: 0 of 6 runs are done; the same command continues"
+    assert capsys.readouterr().err.splitlines()[-1] == line
 
 
 @pytest.mark.parametrize(
@@ -853,33 +861,16 @@ def sweep_command(workdir, *flags):
     return sweep_storm.command(workdir, *GRID_FLAGS, *flags)
 
 
-def test_mistakes_in_flags_are_one_line(tmp_path):
-    for flags, message in (
-        (["--grid=model.kernle=a"], "did you mean config.model.kernel"),
-        (["--sweep=configs/sweeps/nothing.py"], "must have either --sweep"),
-        (["--workers=1000"], "--workers is 1000: must be at least 1"),
-        (["--worker"], "has no sweep.json: start the sweep first"),
-        (["--export=/nothing/study.db"], "--export=/nothing/study.db cannot be writ"),
-    ):
-        _, *command = sweep_command(tmp_path / "s", *flags)
-        result = in_process.call(*command)
-        assert result.status == 1 and result.errors.count("\n") == 1, result.errors
-        assert message in result.errors
-    assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.5, "0.1 minutes"), (3600.0, "12.0 hours")]
-)
-def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, expected):
-    monkeypatch.setattr(estimate, "_seconds_per_step", lambda *_: seconds)
+def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys):
     sweep = Sweep(space={"model.width": choice(0.5, 0.7)}, seeds=(0, 1))
     plan = Plan(sweep, FLAG, (), tmp_path)
-    estimate.show(plan, [workers.Share()] * 2)
-    first, second, total = capsys.readouterr().out.splitlines()
-    assert re.fullmatch("000  model.width=0.5  1 parameter", first)
-    assert second.startswith("001  model.width=0.7")
-    assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
+    for seconds, expected in ((0.5, "0.1 minutes"), (3600.0, "12.0 hours")):
+        monkeypatch.setattr(estimate, "_seconds_per_step", lambda *_, x=seconds: x)
+        estimate.show(plan, [workers.Share()] * 2)
+        first, second, total = capsys.readouterr().out.splitlines()
+        assert first == "000  model.width=0.5  1 parameter"
+        assert second.startswith("001  model.width=0.7")
+        assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
     translator = str(ROOT / "configs/luong_nmt.py:smoke")
     sweep = Sweep(space={"model.score": choice("dot")})
     estimate.show(Plan(sweep, translator, (), tmp_path), [workers.Share()])
@@ -929,7 +920,7 @@ def test_a_run_that_fails_three_times_has_failed(
     tmp_path, monkeypatch, capsys, fail_fast
 ):
     plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
-    calls = []
+    calls, plotted = [], []
 
     def call(self, arguments, share, *, folder, log, started):
         name = next(x for x in arguments if x.startswith("--workdir="))
@@ -942,6 +933,7 @@ def test_a_run_that_fails_three_times_has_failed(
         return 0
 
     monkeypatch.setattr(workers.Processes, "call", call)
+    monkeypatch.setattr(study, "plot", lambda plan, rows: plotted.append(len(rows)))
     message = r"^1 of 12 runs failed \(001.seed0\): error: no luck \(status 3\)"
     with pytest.raises(UserError, match=message):
         runner.run(plan, [workers.Share()], joins=False, fail_fast=fail_fast)
@@ -953,7 +945,7 @@ def test_a_run_that_fails_three_times_has_failed(
         capsys.readouterr().err
     )
     assert not any((tmp_path / "locks").iterdir())
-    assert (tmp_path / "table.csv").exists()
+    assert (tmp_path / "table.csv").exists() and plotted == [6]
 
 
 @pytest.mark.slow
