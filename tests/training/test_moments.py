@@ -2,9 +2,9 @@
 
 import shlex
 
+import in_process
 import numpy as np
 import pytest
-from smoke import call
 
 from base.errors import UserError
 from explorer import examples
@@ -83,8 +83,8 @@ def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
         "--config.train_steps=100",
         "--config.optimizer.decay_steps=100",
     ]
-    process = call(*command, "--config.moments=3")
-    assert process.returncode == 0, process.stderr
+    result = in_process.call(*command, "--config.moments=3")
+    assert result.status == 0, result.errors
     by_step = moments.read(workdir)
     assert list(by_step) == [1, 10, 100]
     assert all(len(each) == moments.EXAMPLES for each in by_step.values())
