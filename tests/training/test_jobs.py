@@ -218,19 +218,6 @@ def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, lay
     check_equal(whole, moved)
 
 
-def endless(workdir, *flags):
-    """The command of a run that is stopped long before its last step."""
-    return (
-        "train.py",
-        "--config=configs/pointer_sorting.py:smoke",
-        f"--workdir={workdir}",
-        "--config.train_steps=100000",
-        "--config.optimizer.decay_steps=100000",
-        "--config.log_every=1",
-        *flags,
-    )
-
-
 # The toy task with a single program.
 TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
 
@@ -245,7 +232,9 @@ def start_failing(folder, place, number, *flags, processes=2):
 
 def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
     workdir, logs = tmp_path / "stopped", tmp_path / "logs"
-    command = endless(workdir)
+    fields = {"train_steps": 10**6, "eval_every": 10**6, "log_every": 1}
+    flags = (f"--config.{name}={value}" for name, value in fields.items())
+    command = "train.py", *TOY, f"--workdir={workdir}", *flags
     started = jobs.start(*command, processes=2, devices=1, logs=logs)
     wait_for(lambda: "step 2/" in (logs / "0.txt").read_text("utf-8"), started)
     started[1].send_signal(signal.SIGTERM)

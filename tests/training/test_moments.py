@@ -82,6 +82,8 @@ def test_a_run_keeps_moments_and_the_page_has_them_beside_the_checkpoints(
         "--tune_memory=false",
         "--config.train_steps=100",
         "--config.optimizer.decay_steps=100",
+        "--config.eval_every=100",
+        "--config.save_every=50",
     ]
     result = in_process.call(*command, "--config.moments=3")
     assert result.status == 0, result.errors
