@@ -305,7 +305,7 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
     [
         (las_digits, Listens),  # also samples characters
         (lstmn_language, Agrees),
-        pytest.param(lstmn_sentences, Classifies, marks=pytest.mark.slow),
+        (lstmn_sentences, Classifies),
     ],
 )
 def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
