@@ -41,6 +41,7 @@ MIN_LENGTH = 22  # from this length on, each of 1..9 can be the second marked st
 _LENGTHS = 100  # number of lengths in a split of the variable protocol, as in the paper
 _SEQUENCES_PER_LENGTH = 10
 SEQUENCES = _LENGTHS * _SEQUENCES_PER_LENGTH  # number of sequences in a split
+TOLERANCE = 0.04  # of a correct estimate, as in Hochreiter and Schmidhuber (1997)
 
 
 def sequences(
@@ -157,6 +158,11 @@ def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, 
     return min_length, length
 
 
+def accuracy(errors: np.ndarray) -> float:
+    """Percentage of estimates [...] with |error| < `TOLERANCE`."""
+    return 100 * float((np.abs(errors) < TOLERANCE).mean())
+
+
 def parse(operation: str, text: str) -> np.ndarray:
     """Parses a typed sequence, "NUMBER,MARKER NUMBER,MARKER ...": float32 [T, 2].
 
@@ -190,19 +196,19 @@ def parse(operation: str, text: str) -> np.ndarray:
     return sequence
 
 
-def padded_batch(protocol: str, sequence: np.ndarray, length: int) -> Batch:
-    """Returns a sequence [T, 2] as a batch whose width is a power of two.
+def padded(protocol: str, sequence: np.ndarray, length: int) -> Batch:
+    """Returns a sequence [T, 2] padded to a power of two.
 
     In the fixed protocol, sequences that are shorter than T0 are padded with zeros that
     the mask includes, as in training.
 
     Returns:
-        `inputs` [1, T', 2] and bool `mask` [1, T'].
+        `inputs` [T', 2] and bool `mask` [T'].
     """
     steps = max(len(sequence), padded_length(length) if protocol == "fixed" else 0)
     width = 2 ** math.ceil(math.log2(steps))  # few shapes to compile for
     inputs = np.pad(sequence, [(0, width - len(sequence)), (0, 0)])
-    return {"inputs": inputs[None], "mask": np.arange(width)[None] < steps}
+    return {"inputs": inputs, "mask": np.arange(width) < steps}
 
 
 def _held_out_rng(operation, protocol, split, *lengths) -> np.random.Generator:

@@ -12,6 +12,7 @@ Works with any model that has the methods of `models.feedforward.FeedForwardAtte
 Axes: B sequences; T steps.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +28,6 @@ from base.records import DETAILS, AttentionRecord, records_of
 from figures import charts
 from figures.attention import attention_map
 from tasks.adding import data as adding
-from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
 from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
@@ -141,14 +141,18 @@ class Adding(Task):
         """
         first, *others = evaluation.examples
         errors = self._errors(evaluation, first)
-        scores = {"accuracy": accuracy(errors), "mse": float(np.square(errors).mean())}
+        scores = {
+            "accuracy": adding.accuracy(errors),
+            "mse": float(np.square(errors).mean()),
+        }
         batch, groups = evaluation.examples[first].arrays, {}
         if evaluation.options is not None and "mask" in batch:
-            groups = accuracy_by_length(errors, batch["mask"].sum(1), _GROUPS)
-        groups |= {n: accuracy(self._errors(evaluation, n)) for n in others}
-        return scores | {
-            f"accuracy_{n.replace('-', '_')}": x for n, x in groups.items()
-        }
+            lengths = batch["mask"].sum(1)  # sorted
+            for part in np.split(np.arange(len(errors)), _GROUPS):
+                name = f"{lengths[part[0]]}_{lengths[part[-1]]}"
+                groups[name] = adding.accuracy(errors[part])
+        groups |= {n: adding.accuracy(self._errors(evaluation, n)) for n in others}
+        return scores | {f"accuracy_{name}": x for name, x in groups.items()}
 
     def _errors(self, evaluation: Evaluation, group: str) -> np.ndarray:
         """Estimates minus targets: float32 [B]."""
@@ -166,9 +170,8 @@ class Adding(Task):
         """Returns a sequence; one of the fixed protocol is padded as in training."""
         data = self.config.data
         sequence = adding.parse(data.operation, line)
-        batch = adding.padded_batch(data.protocol, sequence, data.length)
-        length = np.array(len(sequence))
-        return {name: x[0] for name, x in batch.items()} | {"length": length}
+        example = adding.padded(data.protocol, sequence, data.length)
+        return example | {"length": np.array(len(sequence))}
 
     def unusual(self, example: endless.Batch, answer: Any) -> Sequence[str]:
         """Warns of a length outside the training range."""
@@ -222,11 +225,12 @@ class Adding(Task):
         title = f"Estimates: {scores['accuracy']:.1f}% correct ({split} split)"
         path = folder / f"estimates_{split}.png"
         estimates = target + self._errors(evaluation, first)
-        paths = [charts.estimates(target, estimates, TOLERANCE, title=title, path=path)]
-        start = "accuracy_"
-        by_length = {  # such as accuracy_50_59
-            start + name.removeprefix(start).replace("_", "-"): score
-            for name, score in scores.items()
-            if name.startswith(start)
+        paths = [
+            charts.estimates(
+                target, estimates, adding.TOLERANCE, title=title, path=path
+            )
+        ]
+        by_length = {  # such as accuracy_50-59
+            re.sub(r"(\d)_", r"\1-", name): score for name, score in scores.items()
         }
         return paths + charts.accuracies(by_length, "number of steps", split, folder)

@@ -3,7 +3,7 @@
 Graves, Wayne and Danihelka (2014), section 4: copy, repeat copy, associative recall,
 dynamic 6-grams and priority sort; `tasks.algorithmic.data` generates the sequences. The
 loss is the cross-entropy of the output bits, at output steps only. The metric is the
-paper's, bits per sequence, also evaluated at sizes that are not in training.
+paper's (figure 3), bits per sequence, also evaluated at sizes that are not in training.
 
 Works with any model with `model.apply(variables, inputs [B, T, I], train=...) -> logits
 [B, T, O]` and a field `outputs` for O. Figures show the attention that the model sows
@@ -12,6 +12,7 @@ as `base.records.AttentionRecord`s with weights [B, H, T, N].
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -29,7 +30,6 @@ from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
-from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 from tasks.common.batches import EndlessBatches
 from tasks.common.objectives import supervised
 from training import checks
@@ -155,11 +155,10 @@ class Algorithmic(Task):
         listed = set(map(algorithmic.size_name, self.config.evaluation.sizes))
         for name, examples in evaluation.examples.items():
             batch, answers = examples.arrays, evaluation.answers[name].arrays
-            count = len(examples)
             size = float(batch["mask"].sum(1).mean()) * self.kind.outputs  # in bits
-            bits = bits_per_sequence(float(answers.nats.sum(dtype=float)), count)
-            wrong = wrong_bits(answers.logits, batch["targets"], batch["mask"])
-            wrong = 100 * wrong / count / size
+            bits = float(answers.nats.mean(dtype=float)) / math.log(2)
+            is_wrong = (answers.logits > 0) != (batch["targets"] > 0)
+            wrong = 100 * float(is_wrong[batch["mask"]].mean())
             if not scores:
                 scores = {"bits": bits, "per_bit": bits / size, "wrong": wrong}
                 if self.config.data.kind == "ngrams":
@@ -193,7 +192,7 @@ class Algorithmic(Task):
         The score is its log-probability, in nats.
         """
         outputs = answer.logits[example["mask"]]  # [output steps, O]
-        bits = bits_per_sequence(float(answer.nats), 1)
+        bits = float(answer.nats) / math.log(2)
         caption = f"{bits:,.0f}" if bits >= 100 else f"{bits:.3f}"
         return Prediction(
             algorithmic.answer_text(self.config.data.kind, outputs),
@@ -223,20 +222,16 @@ def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
     maps = []
     for record in records:
         *_, count, size = record.weights.shape
-        steps, slots = map(str, range(1, count + 1)), map(str, range(size))
-        name = f"{record.kind} weights" + f", layer {record.layer + 1}" * bool(
-            record.layer
+        layer = f", layer {record.layer + 1}" if record.layer else ""
+        each = AttentionMap(
+            name=f"{record.kind} weights{layer}",
+            weights=record.weights,
+            queries=[str(step) for step in range(1, count + 1)],
+            keys=[str(slot) for slot in range(size)],
+            titles=("step", "slot"),
+            details=record.details,
         )
-        maps.append(
-            AttentionMap(
-                name,
-                record.weights,
-                list(steps),
-                list(slots),
-                titles=("step", "slot"),
-                details=record.details,
-            )
-        )
+        maps.append(each)
     return tuple(maps)
 
 

@@ -217,14 +217,10 @@ class Agreement(Task):
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
         """Draws accuracies by distance."""
-        groups, split = {}, evaluation.split
+        groups = {}
         for name, score in evaluation.scores.items():
             if (last := name.removeprefix("accuracy_")).isdigit():
                 first = int(last) // 2 + 1 if last != "2" else 1
-                groups[f"{first} to {last}"] = score
-        if not groups:
-            return []
-        path = folder / f"accuracy_{split}.png"
-        title = f"Accuracy by distance to the controller ({split} split)"
-        names = {"axis_title": "distance in words", "value_title": "% correct"}
-        return [charts.bars(groups, title, path, maximum=100, **names)]
+                groups[f"accuracy_{first} to {last}"] = score
+        title = "distance to the controller in words"
+        return charts.accuracies(groups, title, evaluation.split, folder)

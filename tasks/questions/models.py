@@ -13,7 +13,7 @@ supporting facts; W vocabulary; D distinct statements; J words of a statement.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -37,9 +37,6 @@ from tasks.questions.babi.sources import Source
 from training.objective import Loss, Supervised
 from training.state import Batch, LossResult, Metrics, Scores, TrainState
 
-# Training questions of each model, and word ids [P, D, J] of the numbered statements.
-Training = Mapping[int, tuple[list[Questions], np.ndarray | None]]
-
 
 class QuestionData:
     """The questions of a run.
@@ -48,7 +45,7 @@ class QuestionData:
         tasks: numbers of the tasks.
         joint: whether one model, with its repeats, learns all tasks.
         slots: number of memory slots by task.
-        model_slots: number of memory slots of each model [P].
+        groups: numbers of the models of each group, by number of slots.
     """
 
     def __init__(self, config: ConfigDict, source: Source):
@@ -69,7 +66,9 @@ class QuestionData:
         slots = [min(x.longest, data.memory) for x in self._by_model()]
         by_task = slots * len(self.tasks) if self.joint else slots
         self.slots = dict(zip(self.tasks, by_task, strict=True))
-        self.model_slots = np.repeat(slots, data.repeats).tolist()
+        of_models = np.repeat(slots, data.repeats)  # [P]
+        sizes = sorted(set(slots))
+        self.groups = {size: np.flatnonzero(of_models == size) for size in sizes}
 
     def _by_model(self) -> list[Questions]:
         """The training questions of each model, once for all its repeats."""
@@ -82,11 +81,12 @@ class QuestionData:
         start = 0 if self.joint else self.tasks.index(task) * repeats
         return slice(start, start + repeats)
 
-    def training(self, groups: Mapping[int, np.ndarray]) -> Training:
-        """Returns the training questions by number of slots; see `deduplicate`.
+    @functools.cached_property
+    def training(self) -> dict[int, tuple[list[Questions], np.ndarray | None]]:
+        """The training questions of each group, by number of slots; see `deduplicate`.
 
-        Args:
-            groups: by number of slots, the numbers of the models.
+        With the questions of each task are the word ids [tasks, D, J] of the statements
+        whose numbers they have, or None.
         """
         repeats, models = self.config.repeats, self._by_model()
         return {
@@ -94,10 +94,10 @@ class QuestionData:
                 [models[n] for n in group[::repeats] // repeats],
                 self.config.batch_size * size // 2,  # with more, few are repeated
             )
-            for size, group in groups.items()
+            for size, group in self.groups.items()
         }
 
-    def batches(self, training: Training) -> EndlessBatches:
+    def batches(self) -> EndlessBatches:
         """Returns the training batches of all models, drawn with replacement.
 
         A batch has an entry for each number of slots N, named str(N): arrays [B, P,
@@ -105,7 +105,7 @@ class QuestionData:
         """
         data = self.config
         shape = data.batch_size, data.repeats  # each model has questions of its own
-        groups = {slots: same_widths(tasks) for slots, (tasks, _) in training.items()}
+        groups = {slots: same_widths(x) for slots, (x, _) in self.training.items()}
 
         def make(rng: np.random.Generator, index: int, rows: np.ndarray) -> Any:
             options = {"memory": data.memory, "noise": data.time_noise}
@@ -139,24 +139,23 @@ class Outputs(NamedTuple):
 class QuestionModels:
     """Losses and outputs of P models.
 
-    Attributes:
-        groups: numbers of the models of each group, by number of slots.
-
     Args:
         model: a model such as `models.memory_network.MemoryNetwork`.
-        slots: number of memory slots of each of the P models.
+        groups: numbers of the models of each group, by number of slots.
         memory: maximum time index.
         supervision: weight of the loss of the attention.
     """
 
     def __init__(
-        self, model: nn.Module, slots: Sequence[int], *, memory: int, supervision: float
+        self,
+        model: nn.Module,
+        groups: Mapping[int, np.ndarray],
+        *,
+        memory: int,
+        supervision: float,
     ):
         self.model, self.memory, self.supervision = model, memory, supervision
-        self.groups = {
-            size: np.flatnonzero(np.array(slots) == size) for size in sorted(set(slots))
-        }
-        self.count = len(slots)
+        self.groups, self.count = groups, sum(map(len, groups.values()))
         self.answer, self.detailed = (
             jax.jit(jax.vmap(functools.partial(self._answer, x), in_axes=(0, 0, None)))
             for x in (["attention"], ["attention", DETAILS])

@@ -15,7 +15,6 @@ Axes: B batch; P models; R repeats; K hops; N memory slots; W vocabulary.
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -42,7 +41,6 @@ from tasks.questions.models import (
     Outputs,
     QuestionData,
     QuestionModels,
-    Training,
     select,
 )
 from training import checks
@@ -162,7 +160,7 @@ class QuestionAnswering(Task):
         )
         self.models = QuestionModels(
             self.model,
-            self.data.model_slots,
+            self.data.groups,
             memory=config.data.memory,
             supervision=config.loss.supervision,
         )
@@ -175,19 +173,14 @@ class QuestionAnswering(Task):
             validation_losses=self.validation_losses,
         )
 
-    @functools.cached_property
-    def training(self) -> Training:
-        """The training questions by number of slots; see `QuestionData.training`."""
-        return self.data.training(self.models.groups)
-
     def loss(self, params, batch, rng, state) -> LossResult:
         """Returns the loss of all models; see `QuestionModels.loss`."""
-        texts = {size: texts for size, (_, texts) in self.training.items()}
+        texts = {size: texts for size, (_, texts) in self.data.training.items()}
         return self.models.loss(params, batch, rng, state, texts)
 
     def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `QuestionData.batches`."""
-        return self.data.batches(self.training)
+        return self.data.batches()
 
     def validation_losses(self, state: TrainState) -> np.ndarray:
         """Returns the mean validation loss [P] of each model."""

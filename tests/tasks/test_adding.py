@@ -12,7 +12,6 @@ from states import task_of
 from base.errors import UserError
 from configs.ff_attention import VARIANTS, get_config
 from tasks.adding import data as adding
-from tasks.adding.metrics import accuracy
 from training import evaluate, trained
 from training.task import Evaluation, NoOptions, Prediction, Stacked
 
@@ -155,32 +154,17 @@ def test_the_variable_test_split_has_ten_sequences_of_each_of_100_lengths():
 def test_scores_equal_those_of_each_sequence_alone(variant):
     task, state = small(variant)
     batch = task.examples("test")["test"].arrays
-    hits, squares = [], []
-    for i in range(0, 1000, 211):
+    errors = errors_of(task, state, batch)
+    for i in range(0, 1000, 401):
         inputs = batch["inputs"][i]
         if variant:  # without its padding
             inputs = inputs[batch["mask"][i]]
         estimates, _ = read(task, state, inputs)
-        error = float(estimates[0]) - float(batch["target"][i])
-        actual = errors_of(task, state, {n: x[[i]] for n, x in batch.items()})
-        np.testing.assert_allclose(actual, error, atol=1e-5)
-        hits.append(accuracy(actual) == 100 * (abs(error) < 0.04))
-        squares.append(error**2)
-    assert all(hits) and len(hits) == 5
-    errors = errors_of(task, state, batch)
-    np.testing.assert_allclose(np.square(errors[::211]), squares, atol=1e-5)
+        error = estimates[0] - batch["target"][i]
+        np.testing.assert_allclose(errors[i], error, atol=1e-5)
     scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     np.testing.assert_allclose(scores["mse"], np.mean(errors**2), rtol=1e-5)
     np.testing.assert_allclose(scores["accuracy"], 100 * np.mean(abs(errors) < 0.04))
-
-
-@pytest.mark.parametrize("variant", ["", "variable"])
-def test_training_evaluates_only_the_validation_split(variant):
-    task, state = small(variant, evaluation__lengths=(31,))
-    scores = evaluate.evaluate(task, state, "validation").scores
-    assert scores.keys() == {"accuracy", "mse"}
-    full = evaluate.evaluate(task, state, "validation", NoOptions()).scores
-    assert scores.items() <= full.items() and "accuracy_31" in full
 
 
 def test_a_constant_network_has_the_scores_of_chance():
@@ -200,16 +184,17 @@ def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
     task, state = small("variable", evaluation__lengths=(31,))
     evaluation = evaluate.evaluate(task, state, "test", NoOptions())
     scores = evaluation.scores
-    groups = [name for name in scores if name.count("_") == 2]
-    assert [name.split("_")[1] for name in groups][0] == "50"
-    assert [name.split("_")[2] for name in groups][-1] == "61"
-    mean = np.mean([scores[name] for name in groups])
-    np.testing.assert_allclose(mean, scores["accuracy"])
-    assert {"accuracy_31", *groups, "accuracy", "mse"} == scores.keys()
-    batch = adding.held_out_at("add", "variable", "test", 31)
-    np.testing.assert_allclose(
-        scores["accuracy_31"], accuracy(errors_of(task, state, batch))
-    )
+    batch = task.examples("test")["test"].arrays
+    expected = {"accuracy_31": adding.held_out_at("add", "variable", "test", 31)}
+    for first in range(0, 1000, 200):  # sorted by length
+        group = {name: x[first : first + 200] for name, x in batch.items()}
+        low, *_, high = group["mask"].sum(1)
+        expected[f"accuracy_{low}_{high}"] = group
+    for name, group in expected.items():
+        assert scores[name] == adding.accuracy(errors_of(task, state, group))
+    assert scores.keys() == {*expected, "accuracy", "mse"} and len(expected) == 6
+    during_training = evaluate.evaluate(task, state, "test").scores
+    assert during_training == {name: scores[name] for name in ("accuracy", "mse")}
     paths = evaluate.draw(task, state, evaluation, tmp_path)
     assert set(paths) == set(tmp_path.iterdir())
     names = {"estimates_test.png"}
@@ -222,9 +207,8 @@ def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
             assert min(image.size) > 100
 
 
-@pytest.mark.parametrize("pooling", ["attention", "mean"])
-def test_the_network_overfits_one_batch(pooling):
-    task, state = small(model__pooling=pooling, optimizer__learning_rate=0.01)
+def test_the_network_overfits_one_batch():
+    task, state = small(optimizer__learning_rate=0.01)
     batch = task.train_data()[0]
 
     def step(state, _):
@@ -283,11 +267,6 @@ def test_an_invalid_sequence_is_named_by_its_line(text, message):
     task, state = small()
     with pytest.raises(UserError, match=f"^{message}$"):
         predict(task, state, ["", text])
-
-
-def test_the_variable_protocol_needs_a_length_of_at_least_the_minimum():
-    with pytest.raises(UserError, match="config.data.length is 49: must be at least c"):
-        make("variable", data__length=49)
 
 
 def test_variants_combine_the_parts_of_their_names():

@@ -1,5 +1,7 @@
 """Data and task of few-shot classification."""
 
+import functools
+
 import jax
 import letters
 import numpy as np
@@ -173,7 +175,8 @@ def test_a_step_keeps_the_averages_of_batch_norm_as_state(task, state):
     batch = task.train_data()[0]
     new, metrics = jax.jit(task.objective.step)(state, batch, jax.random.key(0))
     assert set(metrics) == {"loss", "training_accuracy"}
-    _, sown = task._apply(state.params, batch, state, train=True)
+    apply = jax.jit(functools.partial(task._apply, train=True))
+    _, sown = apply(state.params, batch, state)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5),
         new.extra,

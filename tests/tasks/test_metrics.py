@@ -1,4 +1,4 @@
-"""Metrics of bits, estimates, corners, generated images and transcripts."""
+"""Metrics of estimates, corners, generated images and transcripts."""
 
 import functools
 import math
@@ -6,46 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
-from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
+from tasks.adding.data import TOLERANCE, accuracy
 from tasks.images.metrics import consistency, frechet_distance, inception_score
 from tasks.speech import metrics as speech
 
 rng = np.random.default_rng
 
 
-def test_a_fair_coin_costs_one_bit():
-    assert bits_per_sequence(35 * np.log(2), 7) == pytest.approx(5)
-
-
-def test_wrong_bits_equal_a_loop_over_output_steps():
-    rng = np.random.default_rng(0)
-    logits = rng.standard_normal((3, 7, 5))
-    targets = rng.integers(0, 2, (3, 7, 5)).astype(np.float32)
-    mask = rng.random((3, 7)) < 0.5
-    expected = sum(
-        (logits[b, t, o] > 0) != targets[b, t, o]
-        for b, t, o in np.ndindex(logits.shape)
-        if mask[b, t]
-    )
-    assert wrong_bits(logits, targets, mask) == expected
-    assert wrong_bits(2 * targets - 1, targets, mask) == 0
-    assert wrong_bits(1 - 2 * targets, targets, mask) == 5 * mask.sum()
-    assert wrong_bits(0 * targets, targets, mask) == targets[mask].sum()
-
-
 def test_an_error_below_the_tolerance_is_correct_and_one_equal_to_it_is_not():
     errors = np.array([0.0, 0.039, -0.039, TOLERANCE, -TOLERANCE, 0.5, np.nan])
     assert accuracy(errors) == pytest.approx(300 / 7)
-
-
-def test_accuracy_by_length_equals_the_accuracy_of_each_group():
-    lengths, errors = np.array([3, 3, 5, 7, 11, 11]), np.array([0, 1, 0, 0, 1, 1.0])
-    by_length = accuracy_by_length(errors, lengths, 3)
-    assert by_length == {"3-3": 50, "5-7": 100, "11-11": 0}
-    halves = {"3-5": 200 / 3, "7-11": 100 / 3}
-    assert accuracy_by_length(errors, lengths, 2) == pytest.approx(halves)
-    assert np.mean(list(by_length.values())) == pytest.approx(accuracy(errors))
 
 
 def test_consistency_equals_a_loop_over_images():

@@ -12,7 +12,7 @@ from details import weights_of
 from states import changed, stepped, task_of
 
 from base.errors import UserError
-from configs import memory_network_qa
+from configs.memory_network_qa import VARIANTS, get_config
 from figures import attention as figures_attention
 from tasks.questions import metrics as answers
 from tasks.questions import task as question_task
@@ -27,81 +27,66 @@ from training.task import NoOptions, Task, create
 
 
 def config(**changes):
-    return changed(memory_network_qa.get_config("smoke"), changes)
+    return changed(get_config("smoke"), changes)
 
 
 def started(tmp_path, steps, **changes):
     """A task, its state after some steps, and its batches."""
     task = task_of(config(**changes), tmp_path)
-    state, data = task.objective.init(jax.random.key(0)), task.train_data()
+    state, data = jax.jit(task.objective.init)(jax.random.key(0)), task.train_data()
     if steps:
         state, _ = stepped(task, state, map(data.__getitem__, range(steps)))
     return task, state, data
 
 
-def test_the_nil_embedding_stays_0_in_training(tmp_path):
-    _, state, _ = started(tmp_path, 5)
+def test_the_nil_embedding_stays_0_in_training(task, state):
+    data = task.train_data()
+    state, _ = stepped(task, state, [data[0], data[1]])
     for name, table in state.params.items():
         assert table.shape[0] == 4, name  # two tasks, two repeats
         np.testing.assert_array_equal(table[:, 0], 0)
         assert (np.abs(table[:, 1:]).max((1, 2)) > 0).all()
 
 
-def test_models_side_by_side_train_as_if_alone(tmp_path):
-    task, state, data = started(tmp_path, 0)
+def test_models_side_by_side_train_and_are_clipped_as_if_alone(tmp_path):
+    rate, bound = 0.25, 20.0  # some matrices of a model have a greater gradient
+    changes = {"optimizer__learning_rate": rate, "optimizer__clip": bound}
+    task, state, data = started(tmp_path, 0, **changes)
     batch, rng = data[0], jax.random.key(4)
     following, _ = jax.jit(task.objective.step)(state, batch, rng)
     optimizer = make_optimizer(task.config)
-    places = [(s, i) for s, g in task.models.groups.items() for i in range(len(g))]
-    order = np.concatenate(list(task.models.groups.values()))
-    for n, (slots, i) in zip(order, places, strict=True):
-        params = jax.tree.map(lambda x, n=n: x[n], state.params)
-        part = {name: x[:, i] for name, x in batch[str(slots)].items()}
-        _, texts = task.training[slots]
-        if texts is not None:  # numbers of statements
-            numbers = part["sentences"][..., 0]
-            part["sentences"] = texts[i // task.config.data.repeats][numbers]
 
-        def loss(params, part=part):
+    @jax.jit
+    def alone(params, part):
+        def loss(params):
             logits = task.model.apply({"params": params}, part, train=True, linear=True)
-            losses = optax.softmax_cross_entropy_with_integer_labels(
+            return optax.softmax_cross_entropy_with_integer_labels(
                 logits, part["answer"]
-            )
-            return losses.mean()
+            ).mean()
 
-        gradient = jax.jit(jax.grad(loss))(params)
-        updates, _ = optimizer.update(gradient, optimizer.init(params))
-        for name, value in optax.apply_updates(params, updates).items():
-            np.testing.assert_allclose(value, following.params[name][n], atol=1e-6)
+        updates, _ = optimizer.update(jax.grad(loss)(params), optimizer.init(params))
+        return updates
 
-
-def test_the_gradient_of_the_batch_sum_is_clipped_per_matrix(tmp_path):
-    bound, rate = 0.05, 0.25
-    task, state, data = started(
-        tmp_path,
-        0,
-        optimizer__clip=bound,
-        optimizer__learning_rate=rate,
-        optimizer__scale=8.0,
-    )
-    following, _ = task.objective.step(state, data[0], jax.random.key(0))
-    for name, old in state.params.items():
-        change = np.linalg.norm(np.subtract(following.params[name], old), axis=(1, 2))
-        np.testing.assert_allclose(change, rate * bound, rtol=1e-4)
-    # Without clipping the step is that of the sum over the 8 questions.
-    free = {"optimizer__clip": 0.0, "optimizer__learning_rate": rate}
-    steps = []
-    for scale in (1.0, 8.0):
-        task, state, data = started(tmp_path, 0, optimizer__scale=scale, **free)
-        following, _ = task.objective.step(state, data[0], jax.random.key(0))
-        steps.append(jax.tree.map(jnp.subtract, following.params, state.params))
-    for mean, total in zip(*map(jax.tree.leaves, steps), strict=True):
-        np.testing.assert_allclose(8 * mean, total, rtol=1e-3, atol=1e-6)
+    are_clipped = set()
+    for slots, group in task.data.groups.items():
+        _, texts = task.data.training[slots]
+        for i, n in enumerate(group):
+            params = jax.tree.map(lambda x, n=n: x[n], state.params)
+            part = {name: x[:, i] for name, x in batch[str(slots)].items()}
+            if texts is not None:  # numbers of statements
+                numbers = part["sentences"][..., 0]
+                part["sentences"] = texts[i // task.config.data.repeats][numbers]
+            updates = alone(params, part)
+            for name, value in optax.apply_updates(params, updates).items():
+                np.testing.assert_allclose(value, following.params[name][n], atol=1e-6)
+            norms = [np.linalg.norm(x) for x in updates.values()]
+            are_clipped.add(tuple(x > 0.999 * rate * bound for x in norms))
+    assert (False, True, True) in are_clipped
 
 
 def test_the_default_config_scales_by_its_batch_size():
-    for variant in memory_network_qa.VARIANTS.keys() - {"smoke"}:
-        defaults = memory_network_qa.get_config(variant)
+    for variant in VARIANTS.keys() - {"smoke"}:
+        defaults = get_config(variant)
         assert defaults.optimizer.scale == defaults.data.batch_size == 32
         assert (defaults.optimizer.clip, defaults.optimizer.clip_by) == (40.0, "matrix")
 
@@ -142,15 +127,9 @@ def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
     assert scores["linear"] == 4 and ended.extra["ends"].all()
     after = evaluate.evaluate(task, ended, "validation").scores
     assert after == scores  # those that are saved with the state
-    following, _ = task.objective.step(ended, data[3], jax.random.key(3))
+    following, _ = stepped(task, ended, [data[3]])
     assert not following.extra["linear"].any()
     assert task.objective.after_evaluation(following, {}) is following
-
-
-def test_without_linear_steps_the_softmax_is_there_from_the_start(tmp_path):
-    task, state, _ = started(tmp_path, 0, loss__linear_steps=0)
-    assert not state.extra["linear"].any()
-    assert evaluate.evaluate(task, state, "validation").scores["linear"] == 0
 
 
 def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_path):
@@ -178,13 +157,12 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
 
 
 def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
-    monkeypatch, tmp_path
+    task, state, monkeypatch, tmp_path
 ):
     drawn = []
     monkeypatch.setattr(
         figures_attention, "attention_heatmaps", lambda *_, **given: drawn.append(given)
     )
-    task, state, _ = started(tmp_path, 0)
     typed = "Mary moved to the office. John went to the garden. Where is John?"
     facts = (Line("Mary moved to the office."), Line("Where is Mary?", "office", (1,)))
     (prediction,) = evaluate.predict(task, state, {1: typed}, QuestionOptions(), True)
@@ -248,6 +226,7 @@ def test_supervision_moves_the_attention_to_the_facts(tmp_path):
             loss__linear_steps=0,
             optimizer__learning_rate=0.05,
         )
+        assert not state.extra["linear"].any()  # from the start
         hits.append(
             evaluate.evaluate(task, state, "train", NoOptions()).scores["fact_1"]
         )
@@ -279,31 +258,21 @@ def test_attention_on_facts_counts_questions_with_a_fact_in_memory():
 
 
 def test_joint_training_has_one_model_for_all_tasks(tmp_path):
-    task, state, data = started(tmp_path, 2, data__training="joint", data__repeats=1)
+    task, state, data = started(tmp_path, 1, data__training="joint", data__repeats=1)
     assert all(len(table) == 1 for table in jax.tree.leaves(state.params))
     longest = max(x.longest for x in task.source.questions("train").values())
-    assert (
-        [*data[0]]
-        == [str(longest)]
-        == [str(task.data.slots[1])]
-        == [str(task.data.slots[4])]
-    )
+    assert task.data.slots == {1: longest, 4: longest}
+    assert data[0].keys() == {str(longest)}
     assert task.source.vocabularies[1].names == task.source.vocabularies[4].names
     scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     assert {"best_1", "best_4", "fact_1", "fact_2"} <= set(scores)
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"data__tasks": ()}, "config.data.tasks is (): must be a list"),
-        ({"data__tasks": (2, 2)}, "config.data.tasks is (2, 2): must be a list"),
-    ],
-)
-def test_a_wrong_config_is_rejected(changes, complaint):
+@pytest.mark.parametrize("tasks", [(), (2, 2)])
+def test_tasks_are_a_list_without_repeats(tasks):
     with pytest.raises(UserError) as error:
-        configuration.check(config(**changes), Task)
-    assert complaint in str(error.value)
+        configuration.check(config(data__tasks=tasks), Task)
+    assert f"config.data.tasks is {tasks}: must be a list" in str(error.value)
 
 
 @pytest.fixture
@@ -322,34 +291,16 @@ def test_own_stories_are_kept_in_the_run_directory(tmp_path, files):
     smoke.data.files.update(files | {"validation": ""})
     workdir = tmp_path / "run"
     task = create(smoke, workdir, training=True)
-    scores = evaluate.evaluate(
-        task, task.objective.init(jax.random.key(0)), "test", NoOptions()
-    ).scores
+    state = jax.jit(task.objective.init)(jax.random.key(0))
+    scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     for path in files.values():
         (tmp_path / path).unlink()
     again = create(smoke, workdir, training=False)
-    state = again.objective.init(jax.random.key(0))
-    options = NoOptions()
-    after = evaluate.evaluate(again, state, "test", options).scores
-    assert after == scores
+    assert evaluate.evaluate(again, state, "test", NoOptions()).scores == scores
     assert len(again.source.stories[0]["validation"]) == 1
     (workdir / "assets" / "vocabularies.json").write_text("{")
     with pytest.raises(UserError, match=r"damaged \(vocabularies.json differs"):
         create(smoke, workdir, training=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"train": ""}, "config.data.files.train is missing"),
-        ({"test": "nowhere.txt"}, "config.data.files.test: nowhere.txt: No such file"),
-        ({"train": __file__}, "line 1 has the number"),
-    ],
-)
-def test_wrong_files_are_rejected(files, change, complaint):
-    with pytest.raises(UserError) as error:
-        sources.from_files(files | change)
-    assert complaint in str(error.value)
 
 
 @pytest.mark.parametrize("others", [0, 1, 11])
@@ -399,8 +350,7 @@ def test_a_split_without_a_file_has_no_evaluation():
         QuestionAnswering.picked(task, "test", 10)
 
 
-def test_predictions_name_unknown_words_and_tasks(tmp_path):
-    task, state, _ = started(tmp_path, 0)
+def test_predictions_name_unknown_words_and_tasks(task, state):
     options = QuestionOptions()
     story = "Mary moved to the office. Where is Zoe?"
     with pytest.raises(UserError, match="line 2: the story has the word 'zoe', which"):

@@ -55,19 +55,20 @@ def canvases(objects, clutter, seed=0):
     return recognition.place(rng, objects, chosen, Layout(side=CANVAS, clutter=clutter))
 
 
+def windows(image):
+    """The parts of a canvas that have the size of an object, by row and column."""
+    return np.lib.stride_tricks.sliding_window_view(image, (SIDE, SIDE))
+
+
 def test_an_object_is_somewhere_on_its_black_canvas(drawn):
     objects = drawn["test"]
     batch, tops = canvases(objects, 0), set()
     assert batch["image"].shape == (COUNT, CANVAS, CANVAS, 1)
     np.testing.assert_array_equal(batch["label"][:, 0], objects.labels[:COUNT])
     for image, value in zip(batch["image"][..., 0], objects.values, strict=False):
-        places = [
-            (y, x)
-            for y, x in np.ndindex(*2 * [CANVAS - SIDE + 1])
-            if (image[y : y + SIDE, x : x + SIDE] == value).all()
-        ]
-        assert places and image.sum() == value.sum()
-        tops.add(places[0])
+        places = np.argwhere((windows(image) == value).all((2, 3)))
+        assert len(places) and image.sum() == value.sum()
+        tops.add(tuple(places[0]))
     assert len(tops) > COUNT / 2
 
 
@@ -124,7 +125,7 @@ def test_training_canvases_are_moved_in_both_directions(drawn):
 
 @pytest.mark.parametrize("answer", ["objects", "sum"])
 def test_objects_are_asked_for_from_left_to_right(drawn, answer):
-    objects, side = drawn["test"], 101
+    objects, side = drawn["test"], 97
     layout = Layout(side=side, objects=3, answer=answer)
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, len(objects.labels), (COUNT, 3))
@@ -136,16 +137,13 @@ def test_objects_are_asked_for_from_left_to_right(drawn, answer):
         rest = image.copy()
         lefts = []
         for number in row:
-            value = objects.values[number]
-            places = [
-                (x, y)
-                for y, x in np.ndindex(*2 * [side - SIDE + 1])
-                if (image[y : y + SIDE, x : x + SIDE] >= value).all()
-                and (image[y : y + SIDE, x : x + SIDE] == value).mean() > 0.99
-            ]
-            if not places:
+            parts, value = windows(image), objects.values[number]
+            alike = (parts >= value).all((2, 3)) & (
+                (parts == value).mean((2, 3)) > 0.99
+            )
+            if not alike.any():
                 break
-            x, y = places[0]
+            y, x = np.argwhere(alike)[0]
             lefts.append(x)
             rest[y : y + SIDE, x : x + SIDE] = 0
         assert not rest.any() and lefts == sorted(lefts)
@@ -246,7 +244,7 @@ def test_one_batch_is_learned(tmp_path):
         {"schedule": "constant", "learning_rate": 3e-3, "clip": 0.0}
     )
     task = task_of(config, tmp_path)
-    state, batch = task.objective.init(jax.random.key(0)), task.train_data()[0]
+    state, batch = jax.jit(task.objective.init)(jax.random.key(0)), task.train_data()[0]
     state, _ = stepped(task, state, [batch] * 300)
     logits, _ = task.outputs(state, batch, False)  # at the mean locations
     np.testing.assert_array_equal(logits.argmax(-1), batch["label"])
@@ -282,7 +280,7 @@ def test_the_label_is_shown_and_glimpses_have_the_names_of_their_answers(
     tmp_path, monkeypatch
 ):
     task = task_of(dram_digits.get_config("smoke"), tmp_path)
-    state = task.objective.init(jax.random.key(0))
+    state = jax.jit(task.objective.init)(jax.random.key(0))
     example = task.examples("test")["test"][0]
     ((logits, records),) = task.answers(state, [example], attention=True)
     label = task._text(example["label"])
@@ -340,7 +338,7 @@ def test_a_folder_of_each_class_is_read_and_predicted_without_it(tmp_path):
         changed.examples("test")
     shutil.rmtree(tmp_path / "data")
     task = create(config, tmp_path / "run", training=False)
-    state = task.objective.init(jax.random.key(0))
+    state = jax.jit(task.objective.init)(jax.random.key(0))
     example = task.parse(str(tmp_path / "x.png"), NoOptions())
     (answer,) = task.answers(state, [example])
     assert task.show(example, answer).text in task.names

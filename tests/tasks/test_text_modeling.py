@@ -1,19 +1,20 @@
 """Running text, and truncated back-propagation through time that resumes."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from states import assert_equal, last_state
+from states import task_of
 
 from base.errors import UserError
 from configs import lstmn_text
 from tasks.common.vocabulary import BOS, PAD, UNK
 from tasks.language import text_data as running_text
 from tasks.language.text_modeling import TextModeling
-from training import configuration, evaluate, loop
+from training import configuration, evaluate
 from training.task import NoOptions, Task, create
 
 B, T = 3, 5
@@ -56,69 +57,61 @@ def test_a_text_that_is_too_short_is_an_error():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    config = smoke(train_steps=3)
-    assert loop.train(config, folder / "straight") == 0
-    return folder, config
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("run")
 
 
-def test_a_run_that_is_stopped_resumes_with_the_carried_state(trained):
-    folder, straight = trained
-    part = smoke(train_steps=2)
-    assert loop.train(part, folder / "parts") == 0
-    part.train_steps = 3
-    assert loop.train(part, folder / "parts") == 0
-    state = last_state(folder / "straight", straight)
-    assert_equal(last_state(folder / "parts", straight), state)
-    for carried in state.extra:
-        assert abs(carried.value).max() > 0 and carried.valid.all()
+@pytest.fixture(scope="module")
+def task(folder):
+    return task_of(smoke(), folder)
 
 
-def test_steps_carry_the_state_and_reset_it_at_the_first_part(trained):
-    folder, config = trained
-    task = create(config, folder / "straight", training=True)
-    objective, source = task.objective, task.train_data()
-    rng = jax.random.key(0)
-    state = objective.init(rng)
-    step = jax.jit(objective.step)
-    first, second = source[0], source[1]
-    after, metrics = step(state, first, rng)
+@pytest.fixture(scope="module")
+def steps(task):
+    """The states before and after each of the first steps, and the last metrics."""
+    step, source = jax.jit(task.objective.step), task.train_data()
+    states = [jax.jit(task.objective.init)(jax.random.key(0))]
+    for number in range(3):
+        state, metrics = step(states[-1], source[number], jax.random.key(number))
+        states.append(state)
+    # Another text begins in the first part.
+    again = dataclasses.replace(states[0], extra=states[2].extra)
+    again, _ = step(again, source[0], jax.random.key(0))
+    return states, again, metrics
+
+
+def test_steps_carry_the_state_and_reset_it_at_the_first_part(task, steps):
+    states, again, metrics = steps
     assert set(metrics) == {"loss", "tokens"}
-    variables = {"params": state.params}
-    _, carry = task.model.apply(variables, first["before"], train=False)
-    close = lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5)  # noqa: E731
-    jax.tree.map(close, after.extra, carry)
-    variables = {"params": after.params}
-    _, carry = task.model.apply(variables, second["before"], after.extra, train=False)
-    following, _ = step(after, second, rng)
-    jax.tree.map(close, following.extra, carry)
-    again, _ = step(dataclasses.replace(state, extra=following.extra), first, rng)
-    jax.tree.map(close, again.extra, after.extra)
+    read = jax.jit(functools.partial(task.model.apply, train=False))
+    close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+    carry = task.model.start(task.config.data.batch_size)
+    for number in range(2):
+        before = task.train_data()[number]["before"]
+        _, carry = read({"params": states[number].params}, before, carry)
+        jax.tree.map(close, states[number + 1].extra, carry)
+    jax.tree.map(close, again.extra, states[1].extra)
 
 
 def test_perplexity_is_exact_and_the_batch_size_of_a_whole_text_has_little_effect(
-    trained,
+    folder, task, steps
 ):
-    folder, config = trained
-    task = create(config, folder / "straight", training=False)
-    state = last_state(folder / "straight", config)
+    state = steps[0][-1]
     config = smoke(**{"evaluation.batch_size": 1})
-    single = create(config, folder / "straight", training=False)
+    single = create(config, folder, training=False)
     scores = evaluate.evaluate(single, state, "test", NoOptions()).scores
     ids = running_text.stream(task.texts.vocabulary, task.texts.lines("test"))
     before = np.concatenate([[BOS], ids[:-1]])[None]
-    logits, _ = task.model.apply({"params": state.params}, before, train=False)
+    read = jax.jit(functools.partial(task.model.apply, train=False))
+    logits, _ = read({"params": state.params}, before)
     nats = -jax.nn.log_softmax(logits[0])[np.arange(len(ids)), ids]
     np.testing.assert_allclose(scores["perplexity"], np.exp(nats.mean()), rtol=1e-4)
     several = evaluate.evaluate(task, state, "test", NoOptions()).scores["perplexity"]
     np.testing.assert_allclose(several, scores["perplexity"], rtol=0.05)
 
 
-def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained):
-    folder, config = trained
-    task = create(config, folder / "straight", training=False)
-    state = last_state(folder / "straight", config)
+def test_continuations_begin_with_the_line_and_never_have_unknown_words(task, steps):
+    state = steps[0][-1]
     lines = {1: "The dogs near", 2: "qqq"}
     options = task.Options(length=6)
     first, second = evaluate.predict(task, state, lines, options, True)

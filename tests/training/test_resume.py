@@ -20,6 +20,7 @@ from configs import (
     las_digits,
     lstmn_language,
     lstmn_sentences,
+    lstmn_text,
     luong_nmt,
     memory_network_qa,
     sagan,
@@ -27,6 +28,7 @@ from configs import (
 )
 from tasks.images.task import Adversarial
 from tasks.language.agreement import Agreement
+from tasks.language.text_modeling import TextModeling
 from tasks.questions.task import QuestionAnswering
 from tasks.sentences.task import SentenceClassification
 from tasks.speech.task import Listening
@@ -249,6 +251,10 @@ class Listens(Trains, Listening):
     pass
 
 
+class Reads(Trains, TextModeling):
+    pass
+
+
 def last_states(config, folder, removed, resumed):
     """Returns the last states of a run, and of its copy resumed from a step."""
     straight, parts = folder / "straight", folder / "parts"
@@ -306,6 +312,7 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
         (las_digits, Listens),  # also samples characters
         (lstmn_language, Agrees),
         (lstmn_sentences, Classifies),
+        (lstmn_text, Reads),  # carries the state of the text
     ],
 )
 def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
