@@ -204,18 +204,6 @@ def test_a_window_of_size_0_reads_the_key_at_its_centre(draw):
     np.testing.assert_array_equal(context, value[:, 4 : 4 + Q])
 
 
-def test_local_p_equals_local_m_at_the_position_and_is_lower_elsewhere(x64, draw):
-    scores, position = draw(B, Q, K), np.array([0, 6, K - 1])
-    options = {"position": position, "window": 3}
-    weights = np.asarray(local_p_alignment(scores, **options))
-    plain = np.asarray(local_m_alignment(scores, **options))
-    for q, centre in enumerate(position):
-        np.testing.assert_array_equal(weights[:, q, centre], plain[:, q, centre])
-    nonzero = (plain > 0) & (np.arange(K) != position[:, None])
-    assert (weights < plain)[nonzero].all()
-    assert (weights.sum(-1) < 1).all()
-
-
 def test_local_gradients_are_those_of_finite_differences(x64, draw, mask):
     scores = draw(B, Q, K)
     position = jnp.asarray(POSITION + 0.1)  # no key enters or leaves the window
@@ -334,19 +322,6 @@ def test_keys_are_sampled_with_the_frequencies_of_the_softmax(draw, align):
     statistic = ((counts - expected)[allowed] ** 2 / expected[allowed]).sum()
     # Chi-square with 5 degrees of freedom (6 keys): above 20.5 once in 1,000 runs.
     assert statistic < 20.5
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("hard", "gum"))])
-def test_weights_are_one_hot_and_the_context_is_that_value(draw, mask, case):
-    value = draw(B, K, V)
-    attention = attend(draw(B, Q, K), value, mask=mask, align=aligner(case))
-    context, weights = map(np.asarray, attention)
-    mask, value = np.asarray(mask), np.asarray(value)
-    np.testing.assert_array_equal(weights.sum(-1), mask.any(-1))
-    assert np.isin(weights, (0, 1)).all()
-    for b, q in np.ndindex(B, Q):
-        expected = value[b, weights[b, q].argmax()] if mask[b, q].any() else np.zeros(V)
-        np.testing.assert_array_equal(context[b, q], expected)
 
 
 def test_without_rng_the_first_maximum_is_selected():
@@ -604,33 +579,6 @@ def test_only_the_log_probability_has_a_gradient_in_reinforce(draw):
     np.testing.assert_allclose(gradients[0], baseline - reward, rtol=1e-6)
     for gradient in gradients[1:]:
         np.testing.assert_array_equal(gradient, 0)
-
-
-def test_reinforce_and_straight_through_both_find_the_best_key():
-    reward, scores = jnp.array([0.1, 0.3, 1.0, 0.2]), jnp.zeros((1, 4))
-
-    def by_reinforce(scores, rng, baseline):
-        drawn = hard_alignment(scores, rng=rng)
-        earned = jnp.sum(drawn * reward)
-        log_p = log_probability(scores, drawn)[0]
-        return reinforce(log_p, earned, baseline), earned
-
-    def by_gumbel(scores, rng, baseline):
-        earned = jnp.sum(gumbel_alignment(scores, rng=rng) * reward)
-        return -earned, earned
-
-    for loss in (by_reinforce, by_gumbel):
-
-        def step(carry, rng, loss=loss):
-            scores, baseline = carry
-            gradient, earned = jax.grad(loss, has_aux=True)(scores, rng, baseline)
-            return (scores - gradient, update_baseline(baseline, earned)), earned
-
-        rngs = jax.random.split(prng(0), 300)
-        (learned, baseline), earned = jax.lax.scan(step, (scores, 0.0), rngs)
-        assert masked_softmax(learned)[0, 2] > 0.9
-        assert earned[-50:].mean() > 0.9  # uniform sampling earns 0.4
-        assert baseline > 0.8
 
 
 def test_the_baseline_is_the_exponential_moving_average_of_the_rewards(x64, draw):

@@ -78,17 +78,21 @@ def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
     assert memory.temp_size_in_bytes < 0.2 * 4 * length * length * width
 
 
+def convolution(x, kernel, stride=1, groups=1):
+    return jax.lax.conv_general_dilated(
+        x,
+        kernel,
+        (stride, stride),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
 @pytest.mark.parametrize("stride, side", [(1, 3), (2, 3), (2, 5)])
 def test_depthwise_convolution_is_the_grouped_one(x64, draw, stride, side):
     def plain(x, kernel):
-        return jax.lax.conv_general_dilated(
-            x,
-            kernel[:, :, None],
-            (stride, stride),
-            "SAME",
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            feature_group_count=x.shape[-1],
-        )
+        return convolution(x, kernel[:, :, None], stride, groups=x.shape[-1])
 
     arguments = draw(B, 7, 6, 5), draw(side, side, 5)
     assert_equal(lambda x, kernel: depthwise(x, kernel, stride), plain, *arguments)
@@ -145,16 +149,9 @@ def test_top_equals_sorting(size, k):
     assert all(len(set(row)) == k for row in indices.reshape(-1, k).tolist())
 
 
-def strided(x, kernel):
-    layout = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(
-        x, kernel, (2, 2), "SAME", dimension_numbers=layout
-    )
-
-
 def test_halve_and_double_are_the_strided_convolutions(x64, draw):
     x, kernel = draw(B, 6, 10, 3), draw(4, 4, 3, T)
-    assert_equal(halve, strided, x, kernel)
+    assert_equal(halve, lambda x, kernel: convolution(x, kernel, 2), x, kernel)
 
     def transposed(x, kernel):
         return jax.lax.conv_transpose(x, kernel, (2, 2), "SAME")
@@ -163,29 +160,15 @@ def test_halve_and_double_are_the_strided_convolutions(x64, draw):
 
 
 def test_widen_is_a_convolution_before_mean_pooling_or_after_upsampling(x64, draw):
-    def convolve(x, kernel):
-        layout = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(
-            x, kernel, (1, 1), "SAME", dimension_numbers=layout
-        )
-
     def pooled(x, kernel):
-        return convolve(x, kernel).reshape(B, 3, 2, 5, 2, T).mean((2, 4))
+        return convolution(x, kernel).reshape(B, 3, 2, 5, 2, T).mean((2, 4))
 
     def upsampled(x, kernel):
-        return convolve(x.repeat(2, 1).repeat(2, 2), kernel)
+        return convolution(x.repeat(2, 1).repeat(2, 2), kernel)
 
     x, kernel = draw(B, 6, 10, 3), draw(3, 3, 3, T)
     assert_equal(lambda x, kernel: halve(x, widen(kernel) / 4), pooled, x, kernel)
     assert_equal(lambda x, kernel: double(x, widen(kernel)), upsampled, x, kernel)
-
-
-def test_split_heads_is_a_reshape(x64, draw):
-    def plain(x):
-        parts = x.reshape(B, T, H, 2, D)
-        return tuple(jnp.moveaxis(parts, (3, 2), (0, 2)))
-
-    assert_equal(lambda x: split_heads(x, 2, H), plain, draw(B, T, 2 * H * D))
 
 
 def test_a_product_with_merged_kernels_is_that_with_each_of_them(x64, draw):

@@ -24,7 +24,8 @@ from models.encoder_decoder import StepInput
 from models.luong import Luong
 from models.transformer import Transformer
 
-COMBINATIONS = [(s, a) for s in SCORES for a in ALIGNMENTS]
+# "concat" is another name of "additive".
+COMBINATIONS = [(s, a) for s in SCORES if s != "concat" for a in ALIGNMENTS]
 SOURCES = jnp.asarray([[5, 6, 9, 8, 2], [7, 3, 2, 0, 0]])
 TARGETS = jnp.asarray([[8], [4]])
 TIME = 1  # the decoding step to compute

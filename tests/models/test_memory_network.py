@@ -190,29 +190,6 @@ def test_nil_is_0_has_no_gradient_and_is_no_answer(batch, tying):
     assert (outputs(model, variables, batch)[0][:, 0] < -1e8).all()
 
 
-def test_empty_slots_take_weight_and_add_nothing(batch):
-    _, variables = build(batch, hops=1)
-    masked, whole = (
-        outputs(build(batch, hops=1, empty_slots=x)[0], variables, batch)
-        for x in (False, True)
-    )
-    for row, n in enumerate(LENGTHS):
-        share = whole[1][row, 0, 0, :n].sum()  # the weight of the statements
-        expected = share * masked[1][row, 0, 0, :n]
-        np.testing.assert_allclose(whole[1][row, 0, 0, :n], expected, rtol=1e-4)
-        np.testing.assert_allclose(whole[1][row].sum(), 1, atol=1e-5)
-        assert (share < 0.999) == (n < N)
-    # A memory with only empty slots leaves the query unchanged.
-    empty = batch | {name: 0 * batch[name] for name in ("sentences", "times")}
-    model = build(batch, empty_slots=True)[0]
-    _, variables = build(batch)
-    alone, _ = outputs(model, variables, empty)
-    first, last = (np.array(variables["params"][f"embedding_{k}"]) for k in (0, K))
-    query = [sentence(first, ids, 0, "position") for ids in batch["question"]]
-    expected = np.stack(query) @ last.T
-    np.testing.assert_allclose(alone[:, 1:], expected[:, 1:W], rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("linear", [False, True])
 def test_a_permutation_of_slots_and_padding_changes_nothing(batch, linear):
     model, variables = build(batch, empty_slots=False)
@@ -293,32 +270,6 @@ def widened(batch, words):
         "sentences": np.pad(batch["sentences"], pad),
         "question": np.pad(batch["question"], pad[1:]),
     }
-
-
-@pytest.mark.parametrize("encoding", ["position", "bag"])
-def test_long_sentences_are_embedded_as_short_ones_are(batch, encoding):
-    """A loop over the words takes the place of a sum of many terms."""
-    model, variables = build(batch, encoding=encoding)
-
-    def loss(variables, batch):
-        return jnp.square(outputs(model, variables, batch)[0]).sum()
-
-    short, wide = (widened(batch, words) for words in (61, 67))
-    for values in zip(
-        *(outputs(model, variables, x) for x in (short, wide)), strict=True
-    ):
-        np.testing.assert_allclose(*values, rtol=1e-5)
-    gradients = (jax.jit(jax.grad(loss))(variables, x) for x in (short, wide))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *gradients)
-    ordered = widened(batch, 67)  # every word counts, at its place
-    ordered["question"] = np.tile(np.arange(1, 68) % (W - 1) + 1, (B, 1)).astype(
-        np.int32
-    )
-    for row in range(B):
-        options = dict(encoding=encoding, tying="adjacent", empty_slots=True)
-        expected = reference(variables["params"], ordered, row, **options)[0]
-        actual = outputs(model, variables, ordered)[0][row]
-        np.testing.assert_allclose(actual[1:], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("field", ["sentences", "question"])
