@@ -148,8 +148,7 @@ class Model(types.Module, Protocol):
 
     `encode(source) -> memory`; `start(memory, R, L) -> Carry`;
     `step(carry, token [B, R], memory) -> (carry, logits [B, R, W], weights)`, where
-    `weights` are attention weights [B, R, S], or None. A decoder without an encoder has
-    no `encode`: its memory is the source itself, such as prompts [B, P] with P >= 0.
+    `weights` are attention weights [B, R, S], or None.
     """
 
 
@@ -331,9 +330,7 @@ class Generator:
     ) -> tuple[Step, Carry]:
         """The constrained step and the carry of [B, rows] before the first token."""
         model, variables = self._model, {"params": params}
-        memory = source
-        if hasattr(model, "encode"):
-            memory = model.apply(variables, source, method="encode")
+        memory = model.apply(variables, source, method="encode")
 
         def step(carry, token):
             return model.apply(variables, carry, token, memory, method="step")

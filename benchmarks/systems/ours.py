@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generation import Generator, Search
+from generation.search import Generator, Search
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.task import Captioning
 from tasks.images.task import Adversarial, Assets

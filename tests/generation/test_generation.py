@@ -1,6 +1,5 @@
 """Decoding against enumeration and plain loops, on a small recurrent model."""
 
-import functools
 import itertools
 from typing import NamedTuple
 
@@ -9,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generation import beam_search, greedy, sample
+from generation.beam import beam_search
 from generation.constraints import forbid, triangles, visit_once
+from generation.rollout import greedy
+from generation.sampling import sample
 
 BATCH, WIDTH, SOURCE, VOCAB, LENGTH = 3, 7, 11, 5, 4
 PAD, BOS, EOS = 0, 1, 2
@@ -212,20 +213,6 @@ def test_missing_hypotheses_have_length_zero_and_score_minus_infinity():
     assert np.all(decoded.weights[:, 1:] == 0)
 
 
-def test_a_sentence_does_not_depend_on_its_neighbours():
-    model = Model(seed=6, sharpness=0.5, batch=13)
-    limit = np.arange(13) % 5 + 2
-    together = run("beam", model, limit=limit, beam=3, n_best=2, max_length=7)
-    for b in (0, 5, 12):
-        alone = Model(seed=6, sharpness=0.5, batch=13)
-        alone.first = model.first[b : b + 1]
-        decoded = run(
-            "beam", alone, limit=limit[b : b + 1], beam=3, n_best=2, max_length=7
-        )
-        assert texts(decoded)[0] == texts(together)[b]
-        np.testing.assert_allclose(decoded.scores[0], together.scores[b], rtol=1e-5)
-
-
 class Prefix(NamedTuple):
     tokens: jax.Array  # [B, R, L], -1 after the end
     time: jax.Array
@@ -347,31 +334,6 @@ def test_samples_have_the_frequencies_of_the_model():
             prob = np.exp(log_prob)
             deviation = np.sqrt(prob * (1 - prob) / count)
             assert abs(rows.count(tokens) / count - prob) < 4.5 * deviation
-
-
-def test_samples_depend_on_the_seed_of_their_sentence_alone():
-    model = Model(sharpness=0.5, batch=13)
-
-    @functools.partial(jax.jit, static_argnums=1)
-    def draw(seeds, samples):
-        return sample(
-            model.step,
-            model.start(samples),
-            seeds,
-            batch=13,
-            max_length=7,
-            samples=samples,
-        ).tokens
-
-    first, repeated, other = (draw(seeds(13, seed), 1) for seed in (0, 0, 13))
-    assert np.all(first == repeated)
-    assert np.any(first != other)
-    mixed = np.where(np.arange(13) % 3, seeds(13), seeds(13, 13))
-    expected = jnp.where((np.arange(13) % 3 > 0)[:, None, None], first, other)
-    np.testing.assert_array_equal(draw(mixed, 1), expected)
-    # The first of five samples is drawn as a single one; they are sorted afterwards.
-    five = draw(seeds(13), 5)
-    assert np.all(jnp.any(jnp.all(five == first, -1), -1))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,9 @@ import pytest
 from translators import quick_jit
 
 from base.errors import UserError
-from generation import (
-    Generator,
-    Search,
-    array_batches,
-    beam_search,
-    sample,
-    sequence_batches,
-)
-from generation.sampling import line_seed
+from generation.beam import beam_search
+from generation.sampling import line_seed, sample
+from generation.search import Generator, Search, array_batches, sequence_batches
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WIDTH, VOCAB = 7, 13
@@ -66,20 +60,6 @@ class Translator:
         state = jnp.tanh(carry.state @ self.mix + inputs)
         attention = weights if self.attends else None
         return Carry(state), state @ self.out + self.offset, attention
-
-
-class LanguageModel(Translator):
-    """A decoder without an encoder; its source are prompts, possibly empty."""
-
-    encode = property()  # hidden
-
-    def start(self, params, prompts, rows, length):
-        state = jnp.asarray(self.embed)[prompts].sum(1)
-        return Carry(jnp.repeat(state[:, None], rows, 1) * params["scale"])
-
-    def step(self, params, carry, token, prompts):
-        state = jnp.tanh(carry.state @ self.mix + jnp.asarray(self.embed)[token])
-        return Carry(state), state @ self.out + self.offset, None
 
 
 PARAMS = {"scale": np.float32(0.5)}
@@ -376,40 +356,6 @@ def test_a_constraint_wraps_the_step_and_sees_the_source():
         generator = Generator(Translator(), forbidden=FORBIDDEN, constrain=repeat)
         ranked = generator.generate(PARAMS, batches_of(inputs), Search(beam))
         assert [best.ids for (best,) in ranked] == inputs
-
-
-@pytest.mark.parametrize("width", [0, 3])
-def test_a_decoder_without_an_encoder_starts_from_its_source(width):
-    model, prompts = LanguageModel(), np.arange(4, 4 + 5 * width).reshape(5, width) % 9
-    batches = array_batches(5, 3, lambda i: prompts[i], length=6)
-    ranked = Generator(model).generate(PARAMS, batches, Search())
-    for prompt, (best,) in zip(prompts, ranked, strict=True):
-        state, token, ids = model.embed[prompt].sum(0) * 0.5, BOS, []
-        while token != EOS and len(ids) < 6:
-            state = np.tanh(state @ model.mix + model.embed[token])
-            logits = state @ model.out + model.offset
-            token = EOS if len(ids) == 5 else int(logits.argmax())
-            ids.append(token)
-        assert best.ids == ids
-    assert not Generator(model).attends(PARAMS, prompts)
-
-
-def test_other_ids_may_start_end_and_pad():
-    model = Translator(offset=0)
-    decoded = Generator(model, bos=5, eos=7, pad=9).decode(
-        PARAMS, np.full((3, 2), 4), Search(), length=6
-    )
-    token, state = (
-        5,
-        model.start(PARAMS, model.encode(PARAMS, np.full((1, 2), 4)), 1, 6),
-    )
-    ids = []
-    while len(ids) < 6 and token != 7:
-        memory = model.encode(PARAMS, np.full((1, 2), 4))
-        state, logits, _ = model.step(PARAMS, state, np.array([[token]]), memory)
-        token = 7 if len(ids) == 5 else int(logits.argmax())
-        ids.append(token)
-    assert decoded.tokens[:, 0].tolist() == [ids + [9] * (6 - len(ids))] * 3
 
 
 # --- options

@@ -14,7 +14,7 @@ from translators import normal_like, quick_jit
 from base.errors import UserError
 from configs import pointer_delaunay, pointer_hull, pointer_sorting, pointer_tsp
 from figures import canvas
-from generation import Search
+from generation.search import Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing.metrics import pointing_scores

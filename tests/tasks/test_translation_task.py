@@ -21,8 +21,8 @@ from base.records import SampleRecord, records_of
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt, transformer_nmt
 from configs.transformer_nmt import get_config
 from figures.attention import draw_attention
-from generation import Search
 from generation.options import SamplingOptions, TranslationOptions
+from generation.search import Search
 from generation.texts import Text
 from tasks.common.batches import pad
 from tasks.common.vocabulary import EOS, UNK

@@ -48,7 +48,7 @@ TESTS = {
     "generation/constraints.py": "generation",
     "generation/images.py": "adversarial",
     "generation/rollout.py": "generation",
-    "generation/sampling.py": "generation",
+    "generation/sampling.py": "generation search",
     "generation/search.py": "search",
     "tasks/captioning/metrics.py": "metrics_captions",
     "tasks/images/metrics.py": "metrics",
