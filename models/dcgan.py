@@ -21,7 +21,7 @@ from flax import linen as nn
 
 from base.ranges import SIZE
 from models.layers import check_fields
-from models.sagan import Network
+from models.sagan import BatchNorm, Network
 
 
 class DCGAN(Network):
@@ -45,12 +45,12 @@ class Generator(DCGAN):
         check_fields(self)
         x = self.first_map(noise, self.width(2 * self.initial_size), train=train)
         for size in self.maps():
-            norm = self.norm(f"to_{size}_norm_1", classes=self.classes)
+            norm = BatchNorm(self.classes, name=f"to_{size}_norm_1")
             x = nn.relu(norm(x, label, train=train))
             width, name = self.width(2 * size), f"to_{size}"
             x = self.layer(width, kernel=4, scale="double", name=name)(x, train=train)
             x = self.attend(x, train=train)
-        x = nn.relu(self.norm("norm", classes=self.classes)(x, label, train=train))
+        x = nn.relu(BatchNorm(self.classes, name="norm")(x, label, train=train))
         image = self.layer(3, kernel=4, scale="double", name="picture")
         return jnp.tanh(image(x, train=train))
 
@@ -71,6 +71,6 @@ class Discriminator(DCGAN):
             width, name = self.width(2 * size), f"to_{size}"
             x = self.layer(width, kernel=4, scale="half", name=name)(x, train=train)
             if size != self.maps()[0] and not self.spectral:
-                x = self.norm(f"{name}_norm")(x, None, train=train)
+                x = BatchNorm(name=f"{name}_norm")(x, None, train=train)
             x = self.attend(nn.leaky_relu(x, 0.2), train=train)
         return self.project(x, label, train=train)

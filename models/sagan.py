@@ -256,10 +256,6 @@ class Network(nn.Module):
             name, shape, spectral=self.spectral, init=self.kernel_init, train=train
         )
 
-    def norm(self, name: str, *, classes: int = 0) -> BatchNorm:
-        """Creates a batch norm."""
-        return BatchNorm(classes, name=name)
-
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Applies self-attention to a map x if `attention` contains its size."""
         size = x.shape[1]
@@ -327,7 +323,7 @@ class Generator(Network):
         for size in self.maps():
             x = self.block(x, label, size, train=train)
             x = self.attend(x, train=train)
-        x = nn.relu(self.norm("norm")(x, None, train=train))
+        x = nn.relu(BatchNorm(name="norm")(x, None, train=train))
         return jnp.tanh(self.layer(3, name="picture")(x, train=train))
 
     @nn.nowrap
@@ -340,8 +336,8 @@ class Generator(Network):
     ) -> jax.Array:
         """Applies a residual block, which doubles the size of a map to `size`."""
         name, width = f"to_{size}", self.width(size)
-        norm_1 = self.norm(f"{name}_norm_1", classes=self.classes)
-        norm_2 = self.norm(f"{name}_norm_2", classes=self.classes)
+        norm_1 = BatchNorm(self.classes, name=f"{name}_norm_1")
+        norm_2 = BatchNorm(self.classes, name=f"{name}_norm_2")
         conv_1 = self.layer(width, scale="double", name=f"{name}_conv_1")
         conv_2 = self.layer(width, name=f"{name}_conv_2")
         skip = self.layer(width, kernel=0, name=f"{name}_skip")

@@ -21,7 +21,7 @@ value of attention.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +30,9 @@ from flax import linen as nn
 from attention.core import attend
 from attention.fast.linear import linear
 from attention.masks import causal_mask
-from attention.scores import SCORES
 from base.errors import FieldError
-from base.ranges import COUNT, SIZE, Choice
 from models.attention import Score
-from models.layers import Dense, check_fields
+from models.layers import Dense
 from models.recording import score_details, sow_attention
 
 # Published stack of few-shot classification: K x V of attention, D of convolutions.
@@ -197,15 +195,10 @@ class Snail(nn.Module):
         score_hidden: see `AttentionBlock`; 0 for K.
     """
 
-    length: Annotated[int, SIZE]
-    blocks: Annotated[Sequence[int | Sequence[int]], SIZE.each()] = FEW_SHOT
-    score: Annotated[str, Choice(SCORES)] = "scaled_dot"
-    score_hidden: Annotated[int, COUNT] = 0
-
-    @nn.nowrap
-    def check(self) -> None:
-        """Raises a FieldError for a block that is not D or (K, V)."""
-        check_blocks(self.blocks)
+    length: int
+    blocks: Sequence[int | Sequence[int]] = FEW_SHOT
+    score: str = "scaled_dot"
+    score_hidden: int = 0
 
     @nn.nowrap
     def start(self, batch: int, width: int) -> Past:
@@ -248,7 +241,6 @@ class Snail(nn.Module):
 
     @nn.compact
     def _read(self, x: jax.Array, past: Past | None = None) -> tuple[Any, Any, Any]:
-        check_fields(self)
         keys, values = [], []
         for block in self.blocks:
             if isinstance(block, int):

@@ -9,7 +9,6 @@ from models.agents import LSTMAgent, SnailAgent
 B, T, WIDTH, A = 3, 11, 5, 7
 AGENTS = {
     "snail": SnailAgent(A, T, hidden=13, blocks=(3, (5, 2), 2, (2, 3))),
-    "additive": SnailAgent(A, T, hidden=13, blocks=((5, 2), 3), score="additive"),
     "lstm": LSTMAgent(A, T, hidden=13),
 }
 
