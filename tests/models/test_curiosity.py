@@ -1,5 +1,6 @@
 """The intrinsic curiosity module: its equations, and which loss reaches what."""
 
+import functools
 import math
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from translators import affine, quick_jit
 
 from models.curiosity import (
     CuriousAgent,
@@ -27,16 +29,14 @@ def transition():
     return image, following, jnp.asarray(rng.integers(0, A, B))
 
 
+@functools.partial(quick_jit, static_argnums=0)
 def created(model, transition):
     return model.init(jax.random.key(0), *transition, method="transition")["params"]
 
 
+@functools.partial(quick_jit, static_argnums=0)
 def predict(model, params, transition):
     return model.apply({"params": params}, *transition, method="transition")
-
-
-def dense(x, p):
-    return x @ p["kernel"] + p["bias"]
 
 
 def convolve(x, p):
@@ -46,7 +46,7 @@ def convolve(x, p):
     out = np.zeros((batch, -(-rows // 2), -(-columns // 2), p["kernel"].shape[-1]))
     for i, j in np.ndindex(*out.shape[1:3]):
         patch = padded[:, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3]
-        out[:, i, j] = dense(patch.reshape(batch, -1), p)
+        out[:, i, j] = affine(patch.reshape(batch, -1), p)
     return out
 
 
@@ -87,7 +87,7 @@ def test_predictions_follow_the_equations(transition):
         return x.reshape(B, -1)
 
     def layers(x, p):
-        return dense(np.maximum(dense(x, p["Dense_0"]), 0), p["Dense_1"])
+        return affine(np.maximum(affine(x, p["Dense_0"]), 0), p["Dense_1"])
 
     now, features = phi(image), phi(following)
     actual = predict(model, params, transition)
@@ -125,7 +125,8 @@ def test_each_loss_reaches_its_part(transition, features, inverse, forward):
     params = created(model, transition)
 
     def losses(params):
-        predictions = predict(model, params, transition)
+        variables = {"params": params}
+        predictions = model.apply(variables, *transition, method="transition")
         nats = jnp.zeros(())
         if predictions.logits is not None:
             nats = inverse_loss(predictions.logits, transition[2]).sum()
@@ -133,7 +134,7 @@ def test_each_loss_reaches_its_part(transition, features, inverse, forward):
             [nats, forward_loss(predictions.predicted, predictions.features).sum()]
         )
 
-    gradients = jax.jacrev(losses)(params)
+    gradients = quick_jit(jax.jacrev(losses))(params)
     for k, expected in enumerate([inverse, forward]):
         assert groups(jax.tree.map(lambda x, k=k: x[k], gradients)) == expected
     if features == "pixels":

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
+from translators import quick_jit
 
 from attention.glimpses import glimpse
 from base.records import GlimpseRecord, SampleRecord, records_of
@@ -108,7 +109,7 @@ def parts_reached(model, params, image):
         errors = baseline_loss(draw.baseline, jnp.ones((B, 1)))
         return jnp.stack([nats.sum(), draw.log_probability.sum(), errors])
 
-    gradients = jax.jacrev(losses)(params)
+    gradients = quick_jit(jax.jacrev(losses))(params)
     return [groups(jax.tree.map(lambda x, k=k: x[k], gradients)) for k in range(3)]
 
 
