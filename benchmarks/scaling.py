@@ -155,14 +155,13 @@ def write(page: Path, name: str, content: str) -> None:
 def main() -> None:
     """Writes the tables into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks")
     parser.add_argument("--only", choices=["state", "scaling"], help="write one table")
     arguments = parser.parse_args()
     if arguments.only != "scaling":
         config = transformer_nmt.get_config("big")
-        write(arguments.page, "state", state_table(config))
+        write(PAGE, "state", state_table(config))
     if arguments.only != "state":
-        write(arguments.page, "scaling", table())
+        write(PAGE, "scaling", table())
 
 
 if __name__ == "__main__":

@@ -82,12 +82,13 @@ def tested(measured: Measured) -> list[Tested]:
         names = claim.runs
         if not set(names) <= set(records):
             continue
-        tests = {
-            rival: _compare(measured, claim, rival, records) for rival in claim.than
-        }
         values = {name: _values(table, records[name]) for name in names}
-        if _is_single(table, claim, records):
+        if any(len(x) == 1 for x in values.values()):  # all are compared by first seeds
             values = {name: x[:1] for name, x in values.items()}
+        tests = {
+            rival: _compare(measured, claim, rival, records, values)
+            for rival in claim.than
+        }
         verdict = significance.test(
             claim,
             values,
@@ -121,24 +122,21 @@ def tested(measured: Measured) -> list[Tested]:
     return [row._replace(verdict=x) for row, x in zip(tested, corrected, strict=True)]
 
 
-def _is_single(
-    table: Table, claim: Claim, records: Mapping[str, Sequence[Record]]
-) -> bool:
-    """True if a run has a single value, so that all are compared by first seeds."""
-    return any(len(_values(table, records[name])) == 1 for name in claim.runs)
-
-
 def _compare(
     measured: Measured,
     claim: Claim,
     rival: str,
     records: Mapping[str, Sequence[Record]],
+    values: Mapping[str, Sequence[float]],
 ) -> tuple[str, float]:
-    """The name of the test of a claim's winner against a rival, and its p-value."""
+    """The name of the test of a claim's winner against a rival, and its p-value.
+
+    The values of each run are single ones if the runs are compared by sentence.
+    """
     table, names = measured.table, (claim.better, rival)
-    if _is_single(table, claim, records):
+    samples = [values[name] for name in names]
+    if len(samples[0]) == 1:
         return "paired bootstrap", _bootstrap(measured.folder, *names)
-    samples = [_values(table, records[name]) for name in names]
     trained = {run.training for run in table.runs if run.name in names}
     if len(trained) == 1:  # both evaluate the same models
         name = "paired t"

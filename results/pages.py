@@ -20,7 +20,7 @@ page that shows it in full; every table has exactly one.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from base.errors import UserError
@@ -50,10 +50,10 @@ class Block(NamedTuple):
     end: int
 
 
-def read(root: Path = ROOT) -> dict[str, str]:
+def read() -> dict[str, str]:
     """Returns the text of every page by name."""
-    paths = [root / "README.md", *sorted((root / "docs").glob("**/*.md"))]
-    return {x.relative_to(root).as_posix(): x.read_text("utf-8") for x in paths}
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    return {x.relative_to(ROOT).as_posix(): x.read_text("utf-8") for x in paths}
 
 
 def blocks(page: str, text: str) -> Iterator[Block]:
@@ -125,11 +125,11 @@ def fill(page: str, text: str, tables: Mapping[str, Show]) -> str:
     return _SOURCE.sub(include, "".join([*parts, text[position:]]))
 
 
-def write(texts: Mapping[str, str], root: Path = ROOT) -> None:
+def write(texts: Mapping[str, str]) -> None:
     """Writes the pages whose text has changed."""
     for page, text in texts.items():
-        if (root / page).read_text("utf-8") != text:
-            (root / page).write_text(text, "utf-8")
+        if (ROOT / page).read_text("utf-8") != text:
+            (ROOT / page).write_text(text, "utf-8")
 
 
 def _relative(table: str, page: str) -> str:

@@ -69,14 +69,14 @@ def tables(
     return shows | {name: partial(_whole, name, show) for name, show in whole.items()}
 
 
-def filled(root: Path = ROOT) -> dict[str, str]:
+def filled() -> dict[str, str]:
     """Returns the text of every page with its tables, by the page's name.
 
     Raises:
         UserError: for a misplaced mark, an unknown table or run, or a table that is not
             shown in full on exactly one page.
     """
-    texts = pages.read(root)
+    texts = pages.read()
     shows = tables(homes=pages.homes(texts, tables()))
     return {page: pages.fill(page, text, shows) for page, text in texts.items()}
 
