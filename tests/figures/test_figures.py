@@ -55,20 +55,25 @@ def frames(figure):
     return [axes.get_tightbbox() for axes in figure.axes]
 
 
-@pytest.mark.parametrize("heights", [[0.0, 0.0], [0.0, 3.5]])
-def test_the_axis_of_bars_starts_at_0(heights, figures, tmp_path):
+@pytest.mark.parametrize(
+    ("heights", "maximum"), [([0.0, 0.0], None), ([0.0, 3.5], None), ([100.0, 3], 100)]
+)
+def test_the_axis_of_bars_starts_at_0_and_ends_at_its_maximum(
+    heights, maximum, figures, tmp_path
+):
     charts.bars(
         dict(zip(["1-5", "6-10"], heights, strict=True)),
         "title",
         tmp_path / "bars.png",
         axis_title="words",
         value_title="BLEU",
+        maximum=maximum,
     )
     (axes,) = figures[0].axes
     assert [bar.get_height() for bar in axes.patches] == heights
     assert [text.get_text() for text in axes.texts] == [f"{x:.1f}" for x in heights]
     low, high = axes.get_ylim()
-    assert low == 0 and max(1, *heights) <= high < 5
+    assert low == 0 and max(1, *heights) <= high <= (maximum or 5)
 
 
 def draw_lines(series, path, **options):
@@ -103,18 +108,16 @@ def test_a_line_is_the_mean_and_a_band_the_standard_deviation(figures, tmp_path)
     np.testing.assert_allclose(min(heights), 22 - deviations[1])
 
 
-def test_notes_are_drawn_under_the_groups(figures, tmp_path):
-    draw_lines(SERIES, tmp_path, notes={"1-5": "n = 7"})
-    ticks = [tick.get_text() for tick in figures[0].axes[0].get_xticklabels()]
+def test_notes_are_under_the_groups_and_a_missing_one_leaves_a_gap(figures, tmp_path):
+    series = SERIES | {"short": {"1-5": [3.0]}}
+    draw_lines(series, tmp_path, notes={"1-5": "n = 7"})
+    (axes,) = figures[0].axes
+    ticks = [tick.get_text() for tick in axes.get_xticklabels()]
     assert ticks == ["1-5\nn = 7", "6-10"]
+    np.testing.assert_equal(axes.lines[2].get_ydata(), [3.0, np.nan])
 
 
-def test_a_missing_group_leaves_a_gap(figures, tmp_path):
-    draw_lines(SERIES | {"short": {"1-5": [3.0]}}, tmp_path)
-    np.testing.assert_equal(figures[0].axes[0].lines[2].get_ydata(), [3.0, np.nan])
-
-
-@pytest.mark.parametrize("count", [2, 17, 30])
+@pytest.mark.parametrize("count", [2, 30])
 def test_names_of_lines_do_not_overlap_and_lines_have_different_styles(
     count, figures, tmp_path
 ):
@@ -243,7 +246,7 @@ def test_an_empty_prediction_is_drawn_without_edges(figures, tmp_path):
             assert len(axes.texts) == 5
 
 
-@pytest.mark.parametrize("count", [5, 11, 19])
+@pytest.mark.parametrize("count", [5, 19])
 def test_numbers_of_points_are_next_to_them_without_overlap(count, figures, tmp_path):
     points, _, _, panels = draw_pointing(figures, tmp_path, count)
     for axes in panels:
@@ -284,7 +287,7 @@ def test_pointer_weights_have_the_row_labels_that_are_passed(figures, tmp_path):
     assert [x.get_text() for x in axes[2].get_yticklabels()] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("steps", [3, 41, 241])
+@pytest.mark.parametrize("steps", [3, 241])
 def test_maps_share_the_time_axis_without_overlap(steps, figures, tmp_path):
     rng = np.random.default_rng(0)
     sizes = {"inputs": 11, "a bit": 1, "error": 7, "write weights": 127}
@@ -334,7 +337,7 @@ def test_the_part_of_the_image_that_a_word_attends_to_is_bright(figures, tmp_pat
     assert len(corner.lines) == 1 and not everywhere.lines
 
 
-@pytest.mark.parametrize("count", [1, 7, 8, 30])
+@pytest.mark.parametrize("count", [7, 8, 30])
 def test_the_words_of_a_strip_do_not_overlap(count, figures, tmp_path):
     maps = np.ones((count, 3, 3))
     words = [f"word {i}" for i in range(count)]
@@ -402,15 +405,23 @@ def test_five_positions_are_framed_and_their_attention_is_bright(figures, tmp_pa
     assert corners[3].images[0].get_array().min() == 200
 
 
-def test_weights_of_a_sequence_are_drawn_in_multiples_of_their_mean(figures, tmp_path):
+@pytest.mark.parametrize(
+    ("steps", "note"), [(5, ""), (3, " (65.0% of the weight on padding)")]
+)
+def test_weights_of_a_sequence_are_drawn_in_multiples_of_their_mean(
+    steps, note, figures, tmp_path
+):
+    """Here of five steps, of which the last two may be padding."""
     weights = np.array([0.1, 0.2, 0.05, 0.05, 0.6])
-    marked = np.array([False, True, False, False, True])
+    marked = np.array([False, True, False, False, True])[:steps]
     charts.sequence_weights(weights, marked, "title", tmp_path / "x.png")
     (axes,) = figures[0].axes
     mean, curve = (line.get_ydata() for line in axes.lines)
     np.testing.assert_allclose(mean, [1, 1])
-    np.testing.assert_allclose(curve, [0.5, 1.0, 0.25, 0.25, 3.0])
-    np.testing.assert_allclose(axes.collections[0].get_offsets(), [[1, 1.0], [4, 3.0]])
+    np.testing.assert_allclose(curve, [0.5, 1.0, 0.25, 0.25, 3.0][:steps])
+    dots = [[1, 1.0], [4, 3.0]][: marked.sum()]
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), dots)
+    assert axes.get_title(loc="left").replace("\n", " ") == f"title{note}"
 
 
 @pytest.fixture
@@ -495,7 +506,6 @@ def test_titles_are_wrapped_above_the_panels(text, figures, tmp_path):
 @pytest.mark.parametrize(
     ("shape", "pooled"),
     [
-        ((8, 67, 83), False),
         ((8, 257, 251), False),
         ((1, 1009, 1013), False),
         ((2, 3, 4001), True),
@@ -568,8 +578,13 @@ def test_many_points_are_drawn_without_numbers(figures, tmp_path):
     assert not axes[0].texts and len(axes[0].collections[-1].get_offsets()) == 101
 
 
-@pytest.mark.parametrize("keys", [2, 7, 211])
-@pytest.mark.parametrize("kind", ["heat map", "pointer", "spectrogram"])
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        *[("heat map", 2), ("heat map", 7), ("heat map", 211)],
+        *[("pointer", 2), ("pointer", 7), ("spectrogram", 211)],
+    ],
+)
 def test_a_colour_is_the_same_weight_in_every_figure(kind, keys, figures, tmp_path):
     weights, path = np.full((3, keys), 1 / keys), tmp_path / "a.png"
     weights[1] = np.eye(keys)[1]
@@ -604,8 +619,8 @@ def test_the_scale_of_scores_ends_at_their_maximum(figures, tmp_path):
     assert not any("uniform" in x.get_text() for x in bar.get_yticklabels())
 
 
-@pytest.mark.parametrize("heads", [1, 2, 5])
-@pytest.mark.parametrize("size", [1, 3, 11])
+@pytest.mark.parametrize("heads", [1, 5])
+@pytest.mark.parametrize("size", [1, 11])
 def test_the_titles_of_axes_are_written_once_without_overlap(
     size, heads, figures, tmp_path
 ):
@@ -630,7 +645,7 @@ def test_the_titles_of_axes_are_written_once_without_overlap(
         assert 0 <= name.y0 and name.y1 <= figure.bbox.y1
 
 
-@pytest.mark.parametrize(("tokens", "files"), [(7, 1), (47, 5), (61, 5)])
+@pytest.mark.parametrize(("tokens", "files"), [(7, 1), (61, 5)])
 def test_maps_that_are_too_large_for_one_figure_have_a_file_per_head(
     tokens, files, figures, tmp_path
 ):
@@ -682,16 +697,6 @@ def test_words_outside_of_the_references_have_another_colour(figures, tmp_path):
     assert "reference" not in without
 
 
-def test_padding_is_not_drawn(figures, tmp_path):
-    weights = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
-    marked = np.array([False, True, False])
-    charts.sequence_weights(weights, marked, "title", tmp_path / "x.png")
-    (axes,) = figures[0].axes
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), [0.5, 1.0, 1.5])
-    title = axes.get_title(loc="left").replace("\n", " ")
-    assert title == "title (40.0% of the weight on padding)"
-
-
 def test_labels_of_bars_do_not_overlap(figures, tmp_path):
     titles = {"axis_title": "g", "value_title": "v"}
     for count in (2, 23, 211):
@@ -716,12 +721,6 @@ def test_error_bars_are_the_confidence_intervals(figures, tmp_path):
     ticks = [tick.get_text() for tick in axes.get_xticklabels()]
     assert ticks == ["1-5\nn = 1,201", "6-10\nn = 3"]
     assert "95% bootstrap intervals" in axes.get_title(loc="left")
-
-
-def test_percentages_end_at_100(figures, tmp_path):
-    titles = {"axis_title": "steps", "value_title": "% correct"}
-    charts.bars({"a": 100.0, "b": 3.0}, "t", tmp_path / "a.png", **titles, maximum=100)
-    assert figures[0].axes[0].get_ylim() == (0, 100)
 
 
 @pytest.mark.parametrize(

@@ -24,32 +24,17 @@ RECORDS = {record["name"]: record for record in read(FOLDER / FILE)}
 PROJECT = [key for key, (_, system) in SYSTEMS.items() if system.module == "ours"]
 
 
-def config_of(key):
-    system = SYSTEMS[key][1]
-    return read_config(system.mode, system.spec)
-
-
-def parameters_of(key, folder):
-    system, config = SYSTEMS[key][1], config_of(key)
+@pytest.mark.parametrize("key", PROJECT)
+def test_a_benchmark_has_the_model_of_its_record_and_a_plain_optimizer(key, tmp_path):
+    name, system = SYSTEMS[key]
+    config = read_config(system.mode, system.spec)
     assets = stand_in(config)
     if system.spec.get("prepares"):
-        assets = config.task.prepare(config, folder, training=True)
+        assets = config.task.prepare(config, tmp_path, training=True)
     task = config.task(config, assets)
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
-    return sum(x.size for x in jax.tree.leaves(state.params))
-
-
-@pytest.mark.parametrize("key", PROJECT)
-def test_a_benchmark_builds_the_model_of_its_record(key, tmp_path):
-    name, system = SYSTEMS[key]
-    record = RECORDS[name]
-    measured = record["systems"][system.name]["parameters"]
-    assert parameters_of(key, tmp_path) == measured
-
-
-@pytest.mark.parametrize("key", PROJECT)
-def test_a_benchmark_has_the_optimizer_of_the_other_library(key):
-    name, config = SYSTEMS[key][0], config_of(key)
+    parameters = sum(x.size for x in jax.tree.leaves(state.params))
+    assert RECORDS[name]["systems"][system.name]["parameters"] == parameters
     groups = ["generator", "discriminator"] if name == "sagan_step" else ["optimizer"]
     sgd = name == "memory_network_step"
     assert {config[group].name for group in groups} == {"sgd" if sgd else "adam"}

@@ -41,6 +41,9 @@ from tasks.language import agreement_data as agreement
 from training import configuration, encoding
 
 RUNS = [*dict.fromkeys(run for table in TABLES.values() for run in table.runs)]
+PAGES = pages.read()
+RESULTS = [page for page in PAGES if page.startswith("docs/results/")]
+read_runs = functools.cache(records.read_runs)
 
 
 def record(name="transformer_nmt", system=records.OURS, **fields):
@@ -84,7 +87,7 @@ def show(folder, name, *runs):
 
 
 def test_the_pages_show_the_records():
-    assert tables.filled() == pages.read(), "run: python -m results.tables"
+    assert tables.filled() == PAGES, "run: python -m results.tables"
 
 
 def decimals(text):
@@ -99,33 +102,23 @@ def numbers(value):
     return [value] if isinstance(value, int | float) else []
 
 
-RESULTS = [page for page in pages.read() if page.startswith("docs/results/")]
-
-
 @pytest.mark.parametrize("page", RESULTS)
 def test_decimals_in_prose_are_in_the_tables_or_records_of_the_page(page):
-    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", pages.read()[page])
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", PAGES[page])
     rows = [line for line in text.splitlines() if line.startswith("|")]
     prose = [line for line in text.splitlines() if not line.startswith("|")]
-    runs, floors = records.read_runs(), records.read_json(records.FLOORS)
+    floors = records.read_json(records.FLOORS)
     values, measured = [], decimals("\n".join(rows))
     measured |= {"0.05", "2.3"}  # the level of significance; millions of products
     for block in pages.blocks(page, text):
         if table := TABLES.get(block.table):
-            for row in recorded(table, runs):
+            for row in recorded(table, read_runs()):
                 values += numbers([x["metrics"] for x in row.records])
                 settings = numbers([x["settings"] for x in row.records])
                 measured |= {str(value) for value in settings}
             values += numbers(floors.get(block.table, {}))
     measured |= {f"{value:,.{n}f}" for value in values for n in (1, 2, 3)}
     assert decimals("\n".join(prose)) - measured == set()
-
-
-def test_every_reported_run_has_a_config(monkeypatch):
-    monkeypatch.chdir(records.ROOT)
-    for run in RUNS:
-        flag = make.commands(run, 0)[0].split("--config=")[1].split()[0]
-        assert configuration.read(flag, run.overrides), run.name
 
 
 def test_names_of_runs_are_unique_and_claims_and_headlines_name_runs():
@@ -163,7 +156,8 @@ def test_the_lines_of_figures_are_reported_runs():
 
 
 def test_every_record_is_reported_and_complete():
-    wanted = {(run.name, seed): run for run in RUNS for seed in run.seeds}
+    wanted = {(run.name, seed) for run in RUNS for seed in run.seeds}
+    configs = {run.name: make._identity(run, run.seeds[0]) for run in RUNS}
     for path in records.FOLDER.glob("*.jsonl"):
         for saved in records.read(path):
             name, seed = saved["name"], saved.get("seed")
@@ -173,7 +167,8 @@ def test_every_record_is_reported_and_complete():
                 assert set(record()) <= set(saved), name
                 assert (name, seed) in wanted, f"{name} is not in families/"
                 assert families.FAMILY[name] == path.stem
-                assert make.is_current(wanted[name, seed], seed), (name, seed)
+                config = configs[name] | {"seed": seed}
+                assert records.identity(saved["settings"]) == config, (name, seed)
             else:
                 assert set(record()) - {"overrides", "commands"} <= set(saved), name
                 assert saved["config"] in {run.config for run in RUNS}, name
@@ -297,9 +292,9 @@ def test_columns_that_are_not_visible_are_in_a_second_table():
 def test_no_table_of_results_is_wide_and_no_visible_one_has_a_column_of_the_machine():
     machine = {"minutes", "device", "commit", "steps/s", "audio, s/s"}
     for page in RESULTS:
-        for header in re.findall(r"^\| (.*) \|\n\| ---", pages.read()[page], re.M):
+        for header in re.findall(r"^\| (.*) \|\n\| ---", PAGES[page], re.M):
             assert len(header.split(" | ")) <= markdown.MAX_COLUMNS, (page, header)
-        text = re.sub(r"<details>.*?</details>", "", pages.read()[page], flags=re.S)
+        text = re.sub(r"<details>.*?</details>", "", PAGES[page], flags=re.S)
         for header in re.findall(r"^\| (.*) \|\n\| ---", text, re.MULTILINE):
             assert machine.isdisjoint(header.split(" | ")), (page, header)
 
@@ -346,7 +341,7 @@ def put_scored(folder):
     )
 
 
-def test_a_figure_has_one_line_per_run_with_the_values_of_its_seeds(tmp_path, figure):
+def test_a_figure_and_its_table_have_a_line_per_run_of_all_seeds(tmp_path, figure):
     put_scored(tmp_path)
     tables.draw(tmp_path, tmp_path)
     (((series, title, path), of),) = figure
@@ -355,6 +350,9 @@ def test_a_figure_has_one_line_per_run_with_the_values_of_its_seeds(tmp_path, fi
     assert series["without"] == {"1-5": [4.0], "6-10": [1.0]}
     assert (title, path) == ("BLEU by length", tmp_path / "docs/x.png")
     assert of["notes"] == {"1-5": "n = 7", "6-10": "n = 3"}
+    lines = show(tmp_path, "x").splitlines()
+    assert lines[0].endswith("| 1-5 (7) | 6-10 (3) |")
+    assert lines[2:] == ["| with | 6.0 | 2.5 |", "| without | 4.0 | 1.0 |"]
 
 
 def test_a_line_of_a_single_run_has_its_intervals(tmp_path, figure):
@@ -365,13 +363,6 @@ def test_a_line_of_a_single_run_has_its_intervals(tmp_path, figure):
     tables.draw(tmp_path, tmp_path)
     ((_, of),) = figure
     assert of["intervals"] == {"without": {"1-5": (4.0, 6.5)}}
-
-
-def test_a_figure_has_a_table_with_its_numbers(tmp_path, figure):
-    put_scored(tmp_path)
-    lines = show(tmp_path, "x").splitlines()
-    assert lines[0].endswith("| 1-5 (7) | 6-10 (3) |")
-    assert lines[2:] == ["| with | 6.0 | 2.5 |", "| without | 4.0 | 1.0 |"]
 
 
 def test_a_figure_needs_all_records_and_matplotlib(tmp_path, figure, monkeypatch):
@@ -797,13 +788,6 @@ def test_a_look_up_answers_unknown_keys_by_the_most_frequent_answer():
     assert floors.looked_up(*without_keys) == pytest.approx(60)  # always "y"
 
 
-def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
-    text = (records.ROOT / "docs/results/language.md").read_text("utf-8")
-    for table in ("language_agreement", "language_brackets"):
-        (scores,) = records.read_json(records.FLOORS)[table].values()
-        assert f"{scores['seen']:.1f} %" in text
-
-
 def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
     config = lstmn_language.get_config("smoke")
     config.evaluation.sentences = 103
@@ -1053,9 +1037,9 @@ def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
         ("benchmarks", "the table benchmarks has no runs to select: remove x"),
     ],
 )
-def test_a_selection_names_runs_of_its_table(name, message):
+def test_a_selection_names_runs_of_its_table(name, message, tmp_path):
     with pytest.raises(UserError, match=f"^{message}$"):
-        show(records.FOLDER, name, "x")
+        show(tmp_path, name, "x")
 
 
 def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypatch):
@@ -1126,6 +1110,12 @@ def test_a_record_is_collected_from_the_run_directory(workdir):
     assert saved["by_length"] == by_length(5.123, 3.0)
     assert saved["steps_per_second"] == 5.123  # the median
     assert "waiting" not in saved and "examples" not in saved
+    settings = saved["settings"]
+    assert settings == records.identity(settings)
+    assert {"log_every", "mesh", "parallel"}.isdisjoint(settings)
+    assert "files" not in settings["data"]
+    assert settings["save_every"] == 100  # of the checkpoints that are averaged
+    assert settings["architecture"] == "models.transformer:Transformer"
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
         make.make_record(RUNS[0], 0, workdir)
@@ -1231,49 +1221,34 @@ def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch)
     assert make._folder(run, 1) == folders[1]
 
 
-SAMPLES = ["transformer_nmt", "ntm_copy", "sagan_attention"]  # the first averages
+WITHOUT_EFFECT = {
+    **{"log_every": 7, "parallel": "pmap", "evaluation.figures": 11},
+    **{"mesh.data": 5, "mesh.fsdp": 7, "mesh.tensor": 3},
+    **{"data.folder": "elsewhere", "data.files": {"train": "elsewhere"}},
+}
+AVERAGED = dict.fromkeys(("save_every", "checkpoints.keep", "evaluation.average"), 7)
+EFFECTIVE = dict.fromkeys(("train_steps", "seed", "eval_every"), 7)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *[("log_every", 7), ("parallel", "pmap"), ("evaluation.figures", 11)],
-        *[("mesh.data", 5), ("mesh.fsdp", 7), ("mesh.tensor", 3)],
-        *[("data.folder", "elsewhere"), ("data.files", {"train": "elsewhere"})],
-        *[("train_steps", 7), ("seed", 7), ("eval_every", 7)],
-        *[("save_every", 7), ("checkpoints.keep", 7), ("evaluation.average", 7)],
-    ],
+    ("name", "averages"),
+    [("transformer_nmt", True), ("ntm_copy", False), ("sagan_attention", False)],
 )
 def test_a_record_is_valid_until_a_field_with_an_effect_changes(
-    name, field, value, monkeypatch
+    name, averages, monkeypatch
 ):
     (run,) = (run for run in RUNS if run.name == name)
     assert make.is_current(run, 0)
-    read = configuration.read
-
-    def read_changed(*args):
-        config = read(*args).unlock()
+    read = make._config
+    assert (read(run, 0).evaluation.checkpoint == "average") == averages
+    changed = set()
+    for field, value in (WITHOUT_EFFECT | AVERAGED | EFFECTIVE).items():
+        config = read(run, 0).unlock()
         *groups, last = field.split(".")
         functools.reduce(lambda x, name: x.get(name, {}), groups, config)[last] = value
-        return config.lock()
-
-    averages = make._config(run, 0).evaluation.checkpoint == "average"
-    assert averages == (name == SAMPLES[0])
-    monkeypatch.setattr(configuration, "read", read_changed)
-    averaged = field in ("save_every", "checkpoints.keep", "evaluation.average")
-    invalid = averages if averaged else field in ("train_steps", "seed", "eval_every")
-    assert make.is_current(run, 0) is not invalid
-
-
-def test_a_new_record_holds_its_identity(workdir):
-    settings = make.make_record(RUNS[0], 0, workdir)["settings"]
-    assert settings == records.identity(settings)
-    for name in ("log_every", "mesh", "parallel"):
-        assert name not in settings
-    assert "files" not in settings["data"]
-    assert settings["save_every"] == 100  # of the checkpoints that are averaged
-    assert settings["architecture"] == "models.transformer:Transformer"
+        monkeypatch.setattr(make, "_config", lambda *_, config=config: config)
+        changed |= set() if make.is_current(run, 0) else {field}
+    assert changed == {*EFFECTIVE, *(AVERAGED if averages else ())}
 
 
 def test_an_emptied_group_is_not_part_of_the_identity():
@@ -1317,26 +1292,12 @@ def test_the_commands_of_a_run_carry_what_differs():
         "python eval.py --workdir=runs/x.seed1 --split=test",
     ]
     assert make.commands(run, 0)[1] == "python eval.py --workdir=runs/x --split=test"
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["model.channels=(8, 16)", "data.files.train=my files/*.txt", "model.x=$HOME"],
-)
-def test_the_commands_of_a_run_are_quoted_for_a_shell(override):
-    run = Run(name="x", config="seq2seq_nmt:smoke", overrides=(override,))
-    for command in make.commands(run, 0):
-        process = subprocess.run(
-            ["sh", "-c", command.replace("python", "printf '%s\\n'", 1)],
-            capture_output=True,
-            text=True,
-        )
-        assert process.stdout.splitlines() == shlex.split(command)[1:]
-    assert f"--config.{override}" in shlex.split(make.commands(run, 0)[0])
+    run = Run(name="x", config="sagan", overrides=("model.x=($HOME, 'a b')",))
+    assert f"--config.{run.overrides[0]}" in shlex.split(make.commands(run, 0)[0])
 
 
 def test_the_commands_of_the_records_are_quoted_for_a_shell():
-    commands = [x for each in records.read_runs() for x in each["commands"]]
+    commands = [x for each in read_runs() for x in each["commands"]]
     assert len(commands) > 500
     assert [x for x in commands if shlex.join(shlex.split(x)) != x] == []
 
@@ -1363,15 +1324,14 @@ def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(
     config, run, metric, digits
 ):
     docstring = importlib.import_module(f"configs.{config}").__doc__
-    values = [r["metrics"][metric] for r in records.read_runs() if r["name"] == run]
+    values = [r["metrics"][metric] for r in read_runs() if r["name"] == run]
     mean = re.escape(f"{statistics.mean(values):.{digits}f}")
     assert re.search(rf"(?<![\d.]){mean}(?![\d.]*\d)", docstring)
 
 
 def test_the_readme_states_the_default_without_near_duplicates():
-    (run,) = (r for r in records.read_runs() if r["name"] == "transformer_nmt")
-    readme = (records.ROOT / "README.md").read_text("utf-8")
-    assert f"{run['metrics']['bleu_new']:.1f} BLEU" in readme
+    (run,) = (r for r in read_runs() if r["name"] == "transformer_nmt")
+    assert f"{run['metrics']['bleu_new']:.1f} BLEU" in PAGES["README.md"]
 
 
 def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
