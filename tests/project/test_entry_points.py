@@ -29,8 +29,9 @@ def bare(tmp_path_factory):
     return os.environ | {"ATTENTION_DATA": str(tmp_path_factory.mktemp("empty"))}
 
 
-def test_eval_writes_scores_translations_and_figures(workdir, bare):
-    process = call(
+def test_eval_writes_scores_translations_and_figures(workdir, bare, monkeypatch):
+    monkeypatch.setenv("ATTENTION_DATA", bare["ATTENTION_DATA"])
+    result = in_process.call(
         "eval.py",
         f"--workdir={workdir}",
         "--split=validation",
@@ -38,9 +39,8 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
         "--beam=2",
         "--alpha=0",
         "--tune_memory=false",
-        env=bare,
     )
-    assert process.returncode == 0, process.stderr
+    assert result.status == 0, result.errors
     report = json.loads((workdir / "eval_validation.json").read_text())
     assert (report["split"], report["checkpoint"]) == ("validation", "last")
     assert (report["beam"], report["alpha"]) == (2, 0.0)

@@ -14,6 +14,8 @@ import attention
 
 ROOT = Path(__file__).parents[2]
 SUBMODULES = sorted(path.stem for path in (ROOT / "attention").glob("[a-z]*.py"))
+CONSTANTS = {"ALIGNMENTS", "KERNELS", "NON_LOCAL", "SCORES", "STEPWISE_SCORES"}
+ALIASES = {"AlignmentFunction", "Kernel", "Scoring"}
 EXAMPLE = """
 import sys
 import jax.numpy as jnp
@@ -62,16 +64,11 @@ def public(module):
 def test_every_public_name_of_a_submodule_is_exported():
     modules = [importlib.import_module(f"attention.{name}") for name in SUBMODULES]
     defined = set().union(*map(public, modules))
-    constants = {"ALIGNMENTS", "KERNELS", "NON_LOCAL", "SCORES", "STEPWISE_SCORES"}
-    aliases = {"AlignmentFunction", "Kernel", "Scoring"}
-    assert sorted(attention.__all__) == sorted(defined | constants | aliases)
+    assert sorted(attention.__all__) == sorted(defined | CONSTANTS | ALIASES)
 
 
 def test_docstrings_begin_with_a_short_line_and_describe_each_argument():
-    constants = {"ALIGNMENTS", "KERNELS", "NON_LOCAL", "SCORES", "STEPWISE_SCORES"}
-    for name in (
-        set(attention.__all__) - constants - {"AlignmentFunction", "Kernel", "Scoring"}
-    ):
+    for name in set(attention.__all__) - CONSTANTS - ALIASES:
         value = getattr(attention, name)
         doc = inspect.getdoc(value)
         first, _, rest = doc.partition("\n")
