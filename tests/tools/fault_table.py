@@ -223,17 +223,17 @@ class Table:
             shutil.rmtree(workdir)
         return len(losses), losses
 
-    def signal(self, number):
-        """SIGTERM to the first and the second process in turn."""
+    def signal(self, kind, expected, number):
+        """A signal to the first and the second process in turn, which ends both."""
         losses = []
         for i in self.tries(number):
             workdir = self.workdir()
             started = self.start(_SOME, workdir, 2)
             self.reached(workdir, self.random.randrange(1, 4) * _EVERY, started)
-            started[i % 2].send_signal(signal.SIGTERM)
-            statuses = jobs.finish(started)
+            started[i % 2].send_signal(kind)
+            statuses = sorted(jobs.finish(started))
             loss = self.end(_SOME, workdir, 2)
-            losses.append(loss if statuses == [143] * 2 else f"statuses {statuses}")
+            losses.append(loss if statuses == expected else f"statuses {statuses}")
         return len(losses), losses
 
     def stuck(self, number):
@@ -247,20 +247,6 @@ class Table:
             statuses = jobs.finish(started)
             loss = self.end(_FEW, workdir, 2)
             ended = FAULT in statuses and 0 not in statuses
-            losses.append(loss if ended else f"statuses {statuses}")
-        return len(losses), losses
-
-    def dead(self, number):
-        """kill -9 of one of two processes, which ends the other."""
-        losses = []
-        for i in self.tries(number):
-            workdir = self.workdir()
-            started = self.start(_SOME, workdir, 2)
-            self.reached(workdir, self.random.randrange(1, 4) * _EVERY, started)
-            started[i % 2].kill()
-            statuses = jobs.finish(started)
-            loss = self.end(_SOME, workdir, 2)
-            ended = sorted(statuses) == [-signal.SIGKILL, FAULT]
             losses.append(loss if ended else f"statuses {statuses}")
         return len(losses), losses
 
@@ -369,9 +355,14 @@ FAULTS = {
     "a slow disk: a second for each checkpoint": (Table.slow_disk, 3),
     "a full disk, enlarged later": (Table.full_disk, 4),
     "a second training in the same run directory": (Table.two_runs, 3),
-    "SIGTERM to either of two processes": (Table.signal, 4),
+    "SIGTERM to either of two processes": (Table.signal, signal.SIGTERM, [143] * 2, 4),
     "one of two processes is alive but stuck": (Table.stuck, 4),
-    "one of two processes dies by `kill -9`": (Table.dead, 4),
+    "one of two processes dies by `kill -9`": (
+        Table.signal,
+        signal.SIGKILL,
+        [-signal.SIGKILL, FAULT],
+        4,
+    ),
 }
 
 
