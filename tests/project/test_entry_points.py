@@ -146,6 +146,8 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
     scores = [float(row[1]) for row in rows[:-1]]
     assert scores == sorted(scores, reverse=True)
     assert [path.name for path in tmp_path.iterdir()] == ["alignment_0001.png"]
+    usage = in_process.call("predict.py", f"--workdir={workdir}", "--help").output
+    assert "--beam: Beam size; 1 is greedy decoding." in usage
 
 
 @pytest.mark.parametrize(
