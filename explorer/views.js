@@ -351,34 +351,30 @@ function placeAt(places, [y, x], slack) {
 const everyHead = {
   SIDE: 112, controls: heatMap.controls,
 
-  cells(look) {
-    const { all } = look, cells = [];
-    all.forEach((a, layer) => {
-      for (let head = 0; head < a.heads; head++) cells.push({ a, layer, head });
-    });
-    return { cells, columns: Math.max(...all.map((a) => a.heads)) };
-  },
+  columns: ({ all }) => Math.max(...all.map((a) => a.heads)),
 
   size(look) {
-    const { columns } = this.cells(look), step = this.SIDE + 14;
-    return [60 + columns * step, 24 + look.all.length * step];
+    const step = this.SIDE + 14;
+    return [60 + this.columns(look) * step, 24 + look.all.length * step];
   },
 
   paint(p, look) {
-    const step = this.SIDE + 14, { cells, columns } = this.cells(look);
-    for (let head = 0; head < columns; head++) {
+    const step = this.SIDE + 14;
+    for (let head = 0; head < this.columns(look); head++) {
       p.text(60 + head * step + this.SIDE / 2, 10, `head ${head + 1}`, { anchor: "middle", fill: ink().faint });
     }
-    for (const { a, layer, head } of cells) {
-      const x = 60 + head * step, y = 24 + layer * step;
-      if (!head) p.text(52, y + this.SIDE / 2, `layer ${a.layer + 1}`, { anchor: "end", fill: ink().faint, size: 11 });
-      const small = new Look(a, { ...look.choices, head });
-      const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
-      const [across, down] = [small.columns.length * scale, small.rows.length * scale];
-      p.image(shaded(small, (q, k) => small.shade(q, k)), x, y, across, down);
-      const chosen = layer === look.layer && (head === look.head || a.heads === 1);
-      p.frame(x, y, across, down, chosen ? ink().mark : ink().faint, chosen ? 3 : 1);
-    }
+    look.all.forEach((a, layer) => {
+      const y = 24 + layer * step;
+      p.text(52, y + this.SIDE / 2, `layer ${a.layer + 1}`, { anchor: "end", fill: ink().faint, size: 11 });
+      for (let head = 0; head < a.heads; head++) {
+        const x = 60 + head * step, small = new Look(a, { ...look.choices, head });
+        const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
+        const [across, down] = [small.columns.length * scale, small.rows.length * scale];
+        p.image(shaded(small, (q, k) => small.shade(q, k)), x, y, across, down);
+        const chosen = layer === look.layer && (head === look.head || a.heads === 1);
+        p.frame(x, y, across, down, chosen ? ink().mark : ink().faint, chosen ? 3 : 1);
+      }
+    });
   },
 
   pick(look, x, y) {

@@ -4,8 +4,10 @@ import base64
 import json
 import re
 import zlib
+from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 from explorer.examples import Example, Examples
 from figures.attention import AttentionMap, Places
@@ -71,6 +73,23 @@ def cpu_clock(page):
         return next(x["value"] for x in metrics if x["name"] == "ThreadTime")
 
     return seconds
+
+
+def check_axe(page, *schemes):
+    """Asserts that axe finds no violation on a page, in each colour scheme."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        response = axe.run(page).response
+        assert len(response["passes"]) > 20
+        assert not [(x["id"], x["nodes"]) for x in response["violations"]]
+
+
+def exported(page):
+    """The drawing of the first panel as SVG, by a download."""
+    with page.expect_download() as download:
+        page.click("#svg")
+    return ElementTree.parse(download.value.path()).getroot()
 
 
 def unpack(html):

@@ -8,7 +8,7 @@ from pages import HOSTILE, attention, predicted, tokens, unpack
 from smoke import run
 
 from base.errors import UserError
-from explorer import notebook, page
+from explorer import notebook
 from training import trained
 
 
@@ -61,7 +61,7 @@ def test_the_frame_opens_in_a_notebook_and_works(browser, tmp_path):
     assert not errors
 
 
-def test_predictions_that_cannot_be_shown_are_refused(monkeypatch):
+def test_predictions_that_cannot_be_shown_are_refused():
     given = predicted([attention(tokens(3), tokens(4))])
     with pytest.raises(UserError, match="a list"):
         notebook.show(given)
@@ -69,6 +69,3 @@ def test_predictions_that_cannot_be_shown_are_refused(monkeypatch):
         notebook.show([])
     with pytest.raises(UserError, match="lines has 2: must be 1"):
         notebook.show([given], ["a", "b"])
-    monkeypatch.setattr(page, "LIMIT", 0.001)
-    with pytest.raises(UserError, match="fewer examples"):
-        notebook.show([given])

@@ -109,29 +109,6 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
     assert all(len(x) == len(content.steps) for x in content.examples[0].answers)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--compare=nowhere"], "nowhere"),
-        (["--checkpoints=7"], "7"),
-        (["--examples=0"], "examples"),
-        (["--input=/dev/null"], "input"),
-    ],
-)
-def test_explore_refuses_in_one_line(arguments, message, tmp_path):
-    out = tmp_path / "page.html"
-    flags = f"--workdir={run('bahdanau_nmt')}", f"--out={out}"
-    result = in_process.call("explore.py", *flags, *arguments)
-    assert result.status and not out.exists()
-    assert result.errors.count("\n") == 1 and message in result.errors
-
-
-def test_runs_of_different_tasks_are_not_compared():
-    with pytest.raises(UserError, match="different tasks"):
-        workdirs = [run("bahdanau_nmt"), run("ntm_copy")]
-        examples.of_split(workdirs, None, "test", 1)
-
-
 OF_TEXTS = ["memory_network_qa", "lstmn_sentences", "ff_attention"]
 OF_PLACES = ["las_digits", "sagan", "snail_fewshot", "vqa_scenes", "pointer_tsp"]
 # The default tests train the others in any case.
