@@ -516,7 +516,7 @@ def test_the_clock_counts_the_work_of_a_page_and_no_waiting(opened):
     assert loaded > 0.01
     page.wait_for_timeout(500)
     waited = page.cpu_seconds() - loaded
-    spin = "() => { for (let x = 0, i = 0; i < 2e8; i++) x = (x + i) | 0; }"
+    spin = "() => { for (let x = 0, i = 0; i < 1e9; i++) x = (x + i) | 0; }"
     page.evaluate(spin)
     assert waited < 0.1 < page.cpu_seconds() - loaded - waited
 
