@@ -2,8 +2,8 @@ r"""English to German with the models of Luong, Pham and Manning (2015).
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/luong_nmt
 
-The default has global attention, the general score and input feeding. It takes 24.7
-minutes on one CPU core and reaches 32.8 BLEU on the test split. The paper, on WMT14
+The default has global attention, the general score and input feeding. It takes about
+26 minutes on one CPU core and reaches 32.7 BLEU on the test split. The paper, on WMT14
 English to German, reports 17.3 BLEU with the general score and global attention, and
 19.0 with local-p. Fields select other scores and alignments:
 
