@@ -65,8 +65,11 @@ def test_a_later_target_token_changes_no_earlier_logits(name):
 
 # Cases with the parameters of another one.
 SAME_PARAMETERS = {
-    *("bahdanau, local-m", "luong, location-aware", "xu, location-aware"),
-    *("chan, location-aware", "vinyals, cnn"),
+    "bahdanau, local-m",
+    "chan, location-aware",
+    "luong, location-aware",
+    "vinyals, cnn",
+    "xu, location-aware",
 }
 
 
