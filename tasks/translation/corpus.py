@@ -121,7 +121,7 @@ def check_name(
         )
 
 
-VOCABULARY = "vocabulary.model"  # file of the assets
+VOCABULARY_FILE = "vocabulary.model"  # file of the assets
 _NEAR_DUPLICATES = "near_duplicates.json"
 _LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
@@ -184,7 +184,7 @@ def prepare(config: ConfigDict, folder: Path) -> TextAssets:
     """
     data, corpus = config.data, parallel_text.load(config.data)
     texts = (text for pair in corpus.train for text in pair)
-    vocabulary = train_vocabulary(texts, data.vocab_size, folder / VOCABULARY)
+    vocabulary = train_vocabulary(texts, data.vocab_size, folder / VOCABULARY_FILE)
     lengths = {
         f"{split} pair {number}": _longest(vocabulary, pair)
         for split in EVALUATION_SPLITS

@@ -119,7 +119,7 @@ class Translation(Task):
         """Reads or builds the vocabulary and the evaluation splits; see `Task`."""
         folder = workdir / "assets"
         if not training:
-            return TextAssets(Vocabulary(folder / corpus.VOCABULARY), folder)
+            return TextAssets(Vocabulary(folder / corpus.VOCABULARY_FILE), folder)
         metrics.require_tokenizer(config.data.target_language)
         return corpus.prepare(config, folder)
 
