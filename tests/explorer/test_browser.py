@@ -74,6 +74,7 @@ def test_a_cell_has_the_colour_of_its_weight(opened):
     }.items():
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function("scheme => theme() === scheme", arg=scheme)
+        page.evaluate("() => new Promise(requestAnimationFrame)")  # the page is drawn
         cells = [pixel(page, *cell(page, *at)) for at in ((0, 0), (0, 1), (1, 0))]
         np.testing.assert_allclose(cells, colours, atol=1)
 
