@@ -22,7 +22,7 @@ class Example(NamedTuple):
     """An example and the answers to it.
 
     Attributes:
-        title: the input line, or the split and number.
+        title: the input line, or the split, the number and the input's text.
         command: command that answers it.
         answers: predictions by run and moment, [R][M].
     """
@@ -101,7 +101,8 @@ def of_split(
     flags += [f"--checkpoints={which}"] * bool(which) + ["--scores"] * scores
     examples = []
     for number, each in enumerate(answers, 1):
-        title = f"{split} {number}: {each[0][-1].heading or each[0][-1].caption}"
+        source = each[0][-1].source
+        title = f"{split} {number}: {source}" if source else f"{split} {number}"
         example = [f"--split={split}", f"--examples={number}", "--out=example.html"]
         command = shlex.join([PYTHON, "explore.py", *flags, *example])
         examples.append(Example(title, command, each))

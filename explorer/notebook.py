@@ -66,7 +66,9 @@ def show(
         raise UserError("predictions is a single one: give a list, [prediction]")
     if not predictions:
         raise UserError("predictions is empty: must have at least one")
-    titles = list(lines) or [each.heading or each.caption for each in predictions]
+    titles = list(lines) or [
+        each.source or each.heading or each.caption for each in predictions
+    ]
     if len(titles) != len(predictions):
         raise UserError(
             f"lines has {len(titles)}: must be {len(predictions)}, one each"

@@ -93,7 +93,7 @@ def _plain(prediction: Prediction) -> dict[str, Any]:
         if each.places is not None:
             fields["places"] = each.places._asdict()
         maps.append(fields)
-    names = "text", "score", "caption"
+    names = "text", "score", "caption", "source"
     return {name: getattr(prediction, name) for name in names} | {"attention": maps}
 
 

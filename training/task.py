@@ -96,6 +96,7 @@ class Prediction(NamedTuple):
         caption: end of the title of its figure.
         details: data for the task's `draw`.
         tree: the beam search that finds it, with labels as tokens, if requested.
+        source: the input as a text that names it in a list; empty for none.
     """
 
     text: str
@@ -105,6 +106,7 @@ class Prediction(NamedTuple):
     caption: str = ""
     details: Any = None
     tree: SearchTree | None = None
+    source: str = ""
 
     @property
     def heading(self) -> str:

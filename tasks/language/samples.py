@@ -140,4 +140,7 @@ class Continuations:
         Its figure is as figure 1 of Cheng et al. (2016): a row is the word being read.
         """
         text = self.vocabulary.decode([*prompt.ids, *answer.ids])
-        return Prediction(text, answer.score, answer.maps, caption=caption)
+        source = self.vocabulary.decode(prompt.ids)
+        return Prediction(
+            text, answer.score, answer.maps, caption=caption, source=source
+        )

@@ -305,4 +305,5 @@ def _prediction(instance: Instance, answer: Hypothesis) -> Prediction:
         answer.score,
         tuple(each._replace(places=places) for each in maps),
         details=(instance, indices),
+        source=" ".join(instance.items),
     )

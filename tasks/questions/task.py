@@ -336,6 +336,7 @@ class QuestionAnswering(Task):
             float(jax.nn.log_softmax(logits[0])[best]),
             (maps,),
             caption=f"{question.text} Answer: {word}{correct}",
+            source=question.text,
         )
 
     def figures(

@@ -178,8 +178,14 @@ class Regression(Task):
         keys = [f"{value:g}" for value in self.x]
         each = AttentionMap("attention", weights[None, None], [f"{x:g}"], keys)
         maps = (each._replace(titles=("x", "training point")),)
-        caption = f"f({x:g}) = {text}"
-        return Prediction(text, float(weights.max()), maps, caption=caption, details=x)
+        return Prediction(
+            text,
+            float(weights.max()),
+            maps,
+            caption=f"f({x:g}) = {text}",
+            details=x,
+            source=f"x = {x:g}",
+        )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the weights of the training points at a query; see `Task`."""

@@ -309,7 +309,11 @@ class Translation(Task):
         if example.reference:
             caption = f"reference: {example.reference}"
         return best._replace(
-            attention=answer.maps, others=tuple(others), caption=caption, tree=tree
+            attention=answer.maps,
+            others=tuple(others),
+            caption=caption,
+            tree=tree,
+            source=example.source,
         )
 
     def _label(self, token: int) -> str:

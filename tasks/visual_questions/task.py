@@ -255,6 +255,7 @@ class VisualQuestionAnswering(Task):
             tuple(_map(each, example["image"], example["boxes"]) for each in records),
             caption=f"{question}? {text}",
             details=example,
+            source=f"{question}?",
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:

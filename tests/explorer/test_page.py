@@ -109,18 +109,28 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
     assert all(len(x) == len(content.steps) for x in content.examples[0].answers)
 
 
-OF_TEXTS = ["memory_network_qa", "lstmn_sentences", "ff_attention"]
+TITLES = {  # of the first example
+    "memory_network_qa": r"test 1: Where is [A-Z][a-z]+\?",
+    "lstmn_sentences": r"test 1: [a-z ]+\t[a-z ]+",
+    "ff_attention": "test 1",
+    "las_digits": "test 1",
+    "sagan": "test 1",
+    "snail_fewshot": "test 1",
+    "vqa_scenes": r"test 1: [a-z ]+\?",
+    "pointer_tsp": r"test 1: [\d., ]+",
+}
 OF_PLACES = ["las_digits", "sagan", "snail_fewshot", "vqa_scenes", "pointer_tsp"]
 # The default tests train the others in any case.
 SYSTEMS = [
     pytest.param(name, marks=[pytest.mark.slow] * (name == "pointer_tsp"))
-    for name in (*OF_TEXTS, *OF_PLACES)
+    for name in TITLES
 ]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_gets_a_page_without_code_of_its_own(name):
     given = examples.of_split([run(name)], None, "test", 2, scores=True)
+    assert re.fullmatch(TITLES[name], given.examples[0].title)
     for each in given.examples[0].answers[0][0].attention:
         again = weights_of(each.details)
         np.testing.assert_allclose(again, each.weights, atol=1e-5)
