@@ -167,10 +167,9 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
     text = markdown_table(titles, lines, right_aligned=0)
     if table.repeated or table.seeds >= SEEDS:
         return text
-    _, hours = _price(table, records, SEEDS)
     count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
-    price = f"five would take {_hours(hours)} more core-hours"
-    return f"{text}\n\nPlanned: {count}; {price}."
+    hours = _hours(_price(table, records).total)
+    return f"{text}\n\nPlanned: {count}; five would take {hours} core-hours."
 
 
 def in_words(table: Table, rows: Sequence[Tested]) -> str:
@@ -196,17 +195,16 @@ def seeds(
     for name, table in tables.items():
         if not table.claims:
             continue
-        missing, hours = _price(table, records, table.seeds)
-        _, more = _price(table, records, SEEDS)
+        price = _price(table, records)
         is_less = table.seeds < SEEDS and not table.repeated
         lines.append(
             [
                 markdown.link(name, homes.get(name)),
                 str(len(table.claims)),
                 "one, of several models" if table.repeated else str(table.seeds),
-                str(missing),
-                _hours(hours) if missing else "–",
-                _hours(more) if is_less else "–",
+                str(price.missing),
+                _hours(price.hours) if price.missing else "–",
+                _hours(price.total) if is_less else "–",
             ]
         )
     titles = ["table", "claims", "planned seeds", "missing trainings"]
@@ -218,23 +216,32 @@ def _hours(hours: float) -> str:
     return "not measured" if math.isnan(hours) else f"{hours:.1f}"
 
 
-def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, float]:
-    """Number and core-hours of the trainings that a number of seeds still needs.
+class _Price(NamedTuple):
+    """Missing trainings of the planned seeds, their core-hours, and those of `SEEDS`.
 
     A run takes the mean time of its records; NaN if a run has no record.
     """
+
+    missing: int
+    hours: float
+    total: float
+
+
+def _price(table: Table, records: Sequence[Record]) -> _Price:
     trained = {run.name: run.training for run in table.runs}
-    missing, minutes = 0, 0.0
+    missing, minutes, each = 0, 0.0, 0.0
     for name in {trained[x] for claim in table.claims for x in claim.runs}:
         times = [
             record["minutes"] * int(_NUMBER.findall(record["device"])[0])
             for record in records
             if record["name"] == name
         ]
-        count = max(seeds - len(times), 0)
+        count = max(table.seeds - len(times), 0)
         missing += count
-        minutes += count * statistics.mean(times or [math.nan])
-    return missing, minutes / 60
+        mean = statistics.mean(times or [math.nan])
+        minutes += count * mean if count else 0.0
+        each += mean
+    return _Price(missing, minutes / 60, SEEDS * each / 60)
 
 
 def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:

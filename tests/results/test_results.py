@@ -727,9 +727,9 @@ def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
     put_claim(tmp_path, monkeypatch, scores, claims=schema.claims("a > b c"), seeds=3)
     monkeypatch.setattr(tables, "TABLES", families.planned(tables.TABLES))
     table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
-    hours = f"{6 * 26 / 60:.1f}"
+    hours = f"{15 * 26 / 60:.1f}"
     assert table.endswith("| holds |")
-    assert note == f"Planned: three seeds; five would take {hours} more core-hours."
+    assert note == f"Planned: three seeds; five would take {hours} core-hours."
     assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours} |")
 
 
