@@ -60,7 +60,7 @@ def start(*command, processes, devices, logs):
     return started
 
 
-def finish(started, timeout=300):
+def finish(started, timeout=900):
     """Waits for the processes of a job; returns their exit statuses.
 
     Raises:

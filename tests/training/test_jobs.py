@@ -26,7 +26,13 @@ from training.log import read_rows
 # A leaf of 1,088 x 1,088 float32 is larger than 4 MiB, where gloo has had wrong sums.
 # Not a wide feed-forward network: a few of 65,536 ReLUs change sides by rounding. Not
 # Muon, which amplifies rounding in directions that have hardly any gradient.
-LARGE = ("--config.model.d_model=1088", "--config.optimizer.learning_rate=0.0003")
+# A step takes seconds.
+LARGE = (
+    "--config.model.d_model=1088",
+    "--config.optimizer.learning_rate=0.0003",
+    "--config.train_steps=12",
+    "--config.eval_every=12",
+)
 SMOKE = [
     f"--config.{field}={value}"
     for field, value in transformer_nmt.VARIANTS["smoke"].items()
