@@ -81,7 +81,7 @@ class _Lines(Silent):
 class _Bar(Silent):
     """A progress bar with the activity, the loss, the speed and the remaining time.
 
-    A narrow terminal shows the first of the columns that fit.
+    A narrow terminal shows the most important columns that fit.
     """
 
     def __init__(self, total: int):
