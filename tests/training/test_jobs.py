@@ -47,7 +47,9 @@ SYSTEMS = {
 # Biases before a batch norm, which subtracts them, and before attention with a gamma of
 # hardly more than 0. Their gradient is rounding, which Adam scales to steps of the
 # learning rate, so they depend on the number of processes.
-SUBTRACTED = ("to_8_conv_1", "to_8_conv_2", "to_8_skip")
+SUBTRACTED = [
+    f"to_{side}_{layer}" for side in (8, 16) for layer in ("conv_1", "conv_2", "skip")
+]
 
 
 # Joining
