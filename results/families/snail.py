@@ -1,8 +1,27 @@
-"""SNAIL (Mishra et al. 2018): bandits and tabular MDPs."""
+"""SNAIL (Mishra et al. 2018): few-shot classification, bandits and tabular MDPs."""
 
 from results.schema import Table, claims, fields, runs
 
 TABLES = {
+    "fewshot": Table(
+        rate="one for all rows",
+        metrics=fields("""
+        1 example: accuracy_1 | interval: interval_1
+        5 examples: accuracy_5 | interval, 5: interval_5
+        nearest neighbour, 1: nearest_1 | nearest neighbour, 5: nearest_5
+        """),
+        columns=fields("parameters: parameters | steps/s: steps_per_second"),
+        runs=runs("""
+        snail_fewshot snail_fewshot | SNAIL | 99.07, 99.78 (Omniglot)
+        snail_fewshot_no_attention snail_fewshot:no_attention
+            | SNAIL without attention
+        snail_fewshot_no_convolutions snail_fewshot:no_convolutions
+            | SNAIL without convolutions
+        snail_fewshot_lstm snail_fewshot:lstm | LSTM
+        snail_fewshot_matching snail_fewshot:matching
+            | matching networks | 98.1, 98.9 (Omniglot)
+        """),
+    ),
     "bandits": Table(
         rate="one for all rows",
         digits=2,
