@@ -157,6 +157,7 @@ def prepare(app, page, source):
         r"<!-- explorer: ([^>]+) -->", r"```{explorer} \1\n```", source[0]
     )
     source[0] = re.sub(r"\]\((?=\.\./[A-Z]+\.md)", "](path:", source[0])
+    source[0] = re.sub(r"^\|.*$", keep_together, source[0], flags=re.MULTILINE)
     folder, _, name = page.rpartition("/")
     if folder == "tutorials" and name != "index":
         link = f'<a href="{name}.ipynb" download>This page as a notebook</a>'
@@ -165,6 +166,12 @@ def prepare(app, page, source):
         links = re.findall(r"\]\(((?:[\w-]+/)?index|[\w-]+)\.md\)", source[0])
         lines = "\n".join(dict.fromkeys(links))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
+
+
+def keep_together(row):
+    """Returns a table's row, a match, that breaks no line in 1 ± 2 or in [3, 4]."""
+    text = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", row[0])
+    return re.sub(r"(\[-?[\d.]+,) (-?[\d.]+\])", "\\1\u00a0\\2", text)
 
 
 def link_functions(app, tree):
