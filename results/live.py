@@ -86,7 +86,7 @@ snail_fewshot | snail_fewshot:matching --config.data.shots=1 --config.train_step
     | 3 | A matching network compares a letter with one example of each class
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy
 dram_digits | dram_digits | 2 | DRAM reads two digits from left to right
-icm_rooms | icm_rooms:tiny | 2 | A curious agent finds its way through four rooms
+icm_rooms | icm_rooms:tiny | 2 | A curious agent explores four rooms
 ff_attention | ff_attention:tiny | 3 | Attention without a query adds two marked numbers
 kernel_regression | kernel_regression:tiny | 1
     | Kernel regression learns the width of its kernel

@@ -351,7 +351,7 @@ class Adversarial(Task):
 
 
 def _map(image: np.ndarray, record: AttentionRecord) -> AttentionMap:
-    """The attention [I, J, I', J'] of the places of a feature map to pooled ones."""
+    """The attention [I, J, I', J'] of the positions of a feature map to pooled ones."""
     queries, keys = record.weights.shape[1:3], record.weights.shape[3:]
     details = record.details
     return AttentionMap(
@@ -360,7 +360,7 @@ def _map(image: np.ndarray, record: AttentionRecord) -> AttentionMap:
         grid_labels(*queries),
         grid_labels(*keys),
         layer=record.layer,
-        titles=("place", "attended place"),
+        titles=("position", "attended position"),
         places=Places(grid(*keys), image, queries=grid(*queries)),
         details=details and details.cut(math.prod(queries), math.prod(keys)),
     )

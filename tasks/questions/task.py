@@ -327,7 +327,7 @@ class QuestionAnswering(Task):
         if has_empty:
             maps = _with_last(maps, empty)._replace(uniform=0)
         if any(x.startswith(_FACT) for x in statements):
-            maps = maps._replace(note=f"{_FACT}supporting fact")
+            maps = maps._replace(note=f"{_FACT}supporting fact.")
         word = vocabulary.word(best)
         is_known = question.answer in (word, "?")
         correct = "" if is_known else f" (correct: {question.answer})"

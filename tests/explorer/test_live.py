@@ -1,5 +1,6 @@
 """Packed examples of short trainings, for the live figures of docs/."""
 
+import itertools
 import re
 import shlex
 
@@ -34,6 +35,16 @@ def test_the_commands_of_the_examples_run_in_a_clone(path):
         assert {x.partition("=")[2].rpartition("/")[0] for x in workdirs} == {
             "runs/live"
         }
+
+
+@pytest.mark.parametrize(
+    "path", sorted(live.FOLDER.glob("*.zlib")), ids=lambda path: path.stem
+)
+def test_rounded_weights_of_the_examples_are_marked(path):
+    header, _ = unpack(page.html_of(path.read_bytes()))
+    moments_ = [y for x in header["examples"] for run in x["results"] for y in run]
+    for each in itertools.chain(*(moment["maps"] for moment in moments_)):
+        assert each["rounded"] == ("rounded to 1/255" in each["note"])
 
 
 def test_the_trainings_of_the_examples_have_valid_configs(monkeypatch):
