@@ -8,7 +8,7 @@ const CHOICES = {
 const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
 const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
 const FLAGS = ["hide", "difference"];
-const MS_PER_STEP = 700, MAX_BUTTONS = 100, MAX_CELLS = 16_384; // of a table
+const MS_PER_STEP = 700, MAX_BUTTONS = 256, MAX_CELLS = 16_384; // of a table
 // Parts of a result that some moments of a training lack.
 const PARTS = {
   memory: ({ maps }) => maps.some(hasMemory),
@@ -139,7 +139,6 @@ class App {
     $("step-row").hidden = page.steps.length < 2;
     $("step").max = page.steps.length - 1;
     $("difference-row").hidden = page.runs.length !== 2;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) $("play").hidden = true;
   }
 
   #listen() {
@@ -161,7 +160,12 @@ class App {
     $("png").addEventListener("click", () => this.export("png"));
     $("copy").addEventListener("click", () => this.#copy());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update());
-    addEventListener("resize", () => this.update());
+    let width = innerWidth; // a frame that grows, or a bar of a phone, changes the height alone
+    addEventListener("resize", () => {
+      if (innerWidth === width) return;
+      width = innerWidth;
+      this.update();
+    });
     addEventListener("hashchange", () => {
       this.choices = { ...CHOICES, ...this.#fromAddress() };
       this.update();
@@ -169,7 +173,7 @@ class App {
   }
 
   #showControls() {
-    const { choices } = this, [look] = this.looks;
+    const { choices, looks } = this, [look] = looks;
     const heads = look ? look.attention.heads : 1, layers = look ? look.all : [];
     options($("kind"), this.kinds.map((kind) => [kind, kind]));
     options($("layer"), layers.map((each, i) => [i, each.layer + 1]));
@@ -191,6 +195,8 @@ class App {
     for (const name of heatMap.controls) {
       $(name).closest("label").hidden = !VIEWS[this.view]?.controls?.includes(name);
     }
+    if (!looks.some(({ attention }) => attention.hasNoOps)) $("hide").closest("label").hidden = true;
+    $("play").hidden = matchMedia("(prefers-reduced-motion: reduce)").matches || !look || look.attention.rows < 2;
     $("step-text").textContent = this.page.steps[choices.step];
     $("step").setAttribute("aria-valuetext", this.page.steps[choices.step]);
     $("threshold-text").textContent = choices.threshold.toFixed(2);
@@ -215,7 +221,10 @@ class App {
     this.#showControls();
     const panels = this.results.map((result, run) => this.#panel(result, this.page.runs[run], this.example.results[run]));
     if (this.choices.difference) panels.push(this.#difference());
+    const canvases = () => [...$("panels").querySelectorAll("canvas[tabindex]")];
+    const focused = canvases().indexOf(document.activeElement);
     $("panels").replaceChildren(...panels);
+    canvases()[focused]?.focus({ preventScroll: true });
     this.choose(this.choices.query, this.choices.key);
   }
 
@@ -240,7 +249,8 @@ class App {
     if (workingsOf(look.attention) && !["heads", "search"].includes(this.view)) {
       const scores = element("canvas", { className: "scores" });
       scores.setAttribute("role", "img");
-      figure.append(element("div", { className: "beside" }, scores, element("div", { className: "terms" })));
+      const drawn = element("div", { className: "view" }, scores);
+      figure.append(element("div", { className: "beside" }, drawn, element("div", { className: "terms" })));
     }
     if (this.choices.table) figure.append(...tableOf(look, run.name, this.choices.table === "all"));
     return figure;
@@ -332,7 +342,9 @@ class App {
       view.mark?.(above, look);
       if (view.edges) showWithin(marks.parentElement, ...view.edges(look));
       for (const each of figure.querySelectorAll("[data-query]")) {
-        each.setAttribute("aria-pressed", Number(each.dataset.query) === figure.look.query);
+        const isPressed = Number(each.dataset.query) === figure.look.query;
+        each.setAttribute("aria-pressed", isPressed);
+        if (isPressed) showButton(each);
       }
       figure.querySelector(".row")?.replaceChildren((view.table ?? rowTable)(look));
       this.#score(figure);
@@ -458,14 +470,27 @@ function options(select, pairs) {
   select.closest("label").hidden = pairs.length < 2;
 }
 
+// A query in sentences and captions: its number and its label; the only one, its label.
+function nameOf({ titles: [title], queries, rows }, query) {
+  const label = shorten(queries[query], 80), at = `${title} ${query + 1}`;
+  if (rows === 1) return namesOf([label], title)[0];
+  return !title ? label : label === at || label === `${query + 1}` ? at : `${at}, ${label}`;
+}
+
 // The largest weights of the row as a sentence; of a path, the step.
 function sentence({ attention: a, head, query, key }) {
-  if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${a.queryNames[query]}`;
+  if (a.isPath) return `${a.titles[0]} ${query + 1} of ${a.rows}: ${shorten(a.queries[query], 80)}`;
   const parts = a.topTexts(head, query, 2).filter(([, text]) => !text.endsWith("0.00"));
   const list = parts.map(([k, text]) => `${a.keyNames[k]} (${text})`).join(", ") || "nothing";
-  const [title] = a.titles, label = shorten(a.queries[query], 80), at = `${title} ${query + 1}`;
-  const row = !title ? label : label === at || label === `${query + 1}` ? at : `${at}, ${label},`;
+  const name = nameOf(a, query), row = name.includes(", ") ? `${name},` : name;
   return `${row} attends to ${list}. At ${a.keyNames[key]}: ${a.text(head, query, key)}.`;
+}
+
+// Scrolls the box around a button so that it shows the button; the page stays.
+function showButton(button) {
+  const box = button.parentElement, inner = button.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  if (inner.top >= outer.top && inner.bottom <= outer.bottom) return;
+  box.scrollTop += (inner.top + inner.bottom - outer.top - outer.bottom) / 2;
 }
 
 // Scrolls an element sideways so that it shows what is from `left` to `right`.
@@ -478,9 +503,9 @@ function showWithin(box, left, right) {
 function rowTable(look) {
   const { attention: a, head, query, key } = look, entropy = a.entropyOf(head, query);
   const row = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
-  const caption = element("caption", {}, element("bdi", { textContent: a.queryNames[query] }));
-  const mark = a.prefix(head), isEmpty = !a.top(head, query)[0]?.[1];
-  caption.append(isEmpty ? ": no weight" : `: entropy ${mark}${entropy.toFixed(2)} nats, perplexity ${mark}${Math.exp(entropy).toFixed(1)}`);
+  const caption = element("caption", {}, element("bdi", { textContent: nameOf(a, query) }));
+  const mark = a.prefix(head), near = mark.replace(" ", "\u00a0"), isEmpty = !a.top(head, query)[0]?.[1];
+  caption.append(isEmpty ? ": no weight" : `: entropy ${near}${entropy.toFixed(2)} nats, perplexity ${near}${Math.exp(entropy).toFixed(1)}`);
   const lines = a.topTexts(head, query, mark ? 3 : 4).map(([k, text]) => row(a.keyNames[k], text));
   const here = row(`here: ${a.keyNames[key]}`, a.text(head, query, key));
   return element("table", {}, caption, element("tbody", {}, ...lines, here));
@@ -496,7 +521,7 @@ function tableOf(look, name, wantsAll) {
     : a.topTexts(head, q, 3).map(([k, text]) => `${a.keyNames[k]} (${text})`));
   const head_ = element("tr", {}, ...[a.titles[0], ...titles].map((x) => cell("th", x)));
   const lines = look.rows.map((q) => element("tr", {}, cell("th", a.queryNames[q]), ...texts(q).map((text) => cell("td", text))));
-  const made = element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", {}, element("thead", {}, head_), element("tbody", {}, ...lines)));
+  const made = element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `all rows of ${name}` }, element("table", { className: isWhole ? "numbers" : "" }, element("thead", {}, head_), element("tbody", {}, ...lines)));
   if (isWhole || !wantsAll) return [made];
   const textContent = `only the largest weights: a table of all has at most ${MAX_CELLS} cells`;
   return [element("p", { className: "note", textContent }), made];

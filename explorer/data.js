@@ -59,6 +59,11 @@ class Attention {
     return Boolean(this.chosen && this.image);
   }
 
+  // Whether a label is a special token or a full stop.
+  get hasNoOps() {
+    return [...this.queries, ...this.keys].some((label) => NO_OP.has(label));
+  }
+
   // Weights [Q, K] from 0 to 1 of a head, their "mean" or "max" over heads, or the mean
   // of some heads, such as "0+2".
   mix(head) {

@@ -48,7 +48,8 @@ const player = {
   // Where the parts are: time runs to the right above, slots below.
   layout({ attention: a, width }) {
     const m = memories(a), vectors = Math.max(m.readers, 2 * m.writers);
-    const room = Math.min(width, 1100) - this.LEFT - this.VECTOR * vectors - 20;
+    const right = Math.max(this.VECTOR * vectors + 20, addressing.NOTE);
+    const room = Math.min(width, 1100) - this.LEFT - right;
     const bits = Math.min(8, 120 / Math.max(a.details.inputs.shape[1], a.details.outputs.shape[1]));
     const heights = [a.details.inputs, a.details.outputs].map((x) => x.shape[1] * bits);
     const row = Math.min(10, 200 / m.width), memory = m.width * row;

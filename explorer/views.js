@@ -52,15 +52,17 @@ const heatMap = {
 
   layout(look) {
     const { attention: a, rows, columns } = look;
-    const left = labelSpace([...a.queries, a.titles[0]], 182), top = labelSpace(a.keys, 182) + 18;
+    const left = labelSpace([...a.queries, a.titles[0]], 182);
     const width = Math.min(MAX_CELL, (look.width - left) / columns.length);
+    const top = (width >= LABELS ? labelSpace(a.keys, 182) : 14) + 18;
     const height = Math.min(MAX_CELL, Math.max(width, rows.length > 40 ? 2 : MIN_ROW), 1400 / rows.length);
     return { left, top, width, height };
   },
 
   size(look) {
     const { left, top, width, height } = this.layout(look);
-    return [left + width * look.columns.length + 2, top + height * look.rows.length + 2];
+    const across = Math.max(width * look.columns.length, labelSpace([look.attention.titles[1]], 182));
+    return [left + across + 2, top + height * look.rows.length + 2];
   },
 
   paint(p, look) {
@@ -193,11 +195,11 @@ function common(a, b) {
 
 // Keys on the left, queries on the right, a line for each weight.
 const ribbons = {
-  controls: ["threshold", "hide"],
+  controls: heatMap.controls,
 
   layout(look) {
-    const { attention: a, rows, columns } = look;
-    const left = labelSpace(a.keys, 220) + 8, right = labelSpace(a.queries, 220) + 8;
+    const { attention: a, rows, columns } = look, [title, other] = a.titles;
+    const left = labelSpace([...a.keys, other], 220) + 8, right = labelSpace([...a.queries, title], 220) + 8;
     const step = Math.max(3, Math.min(20, 1200 / Math.max(rows.length, columns.length)));
     return { left, right, step, middle: Math.min(300, look.width - left - right) };
   },
@@ -215,9 +217,9 @@ const ribbons = {
     const line = css(colour(0.7));
     rows.forEach((q, i) => {
       const chosen = q === look.query;
-      for (const [j, weight] of covering(look, q)) {
-        const points = [[left, y(j)], [right, y(i)]];
-        p.line(points, chosen ? ink().mark : line, 1 + 4 * weight, weight * (chosen ? 1 : 0.45));
+      for (const [j] of covering(look, q)) {
+        const points = [[left, y(j)], [right, y(i)]], shade = look.shade(q, columns[j]);
+        p.line(points, chosen ? ink().mark : line, 1 + 4 * shade, shade * (chosen ? 1 : 0.45));
       }
     });
     if (step < LABELS) return;
@@ -309,8 +311,15 @@ const overImage = {
         const isClosed = a.polygon && keys.length === size && part.length;
         p.line((isClosed ? [...part, part[0]] : part).map(centre), ink().mark, 2);
       }
-      for (const k of look.columns) {
-        if (!Number.isNaN(a.places[4 * k])) p.text(centre(k)[0] + 7, centre(k)[1] - 8, a.keys[k], { size: 10 });
+      // Labels away from the middle of the points: most lines of the path are inside.
+      const points = look.columns.filter((k) => !Number.isNaN(a.places[4 * k]));
+      const middle = [0, 1].map((axis) => points.reduce((sum, k) => sum + centre(k)[axis], 0) / points.length);
+      for (const k of points) {
+        const [x, y] = centre(k), [right, down] = [x - middle[0], y - middle[1]];
+        const scale = 16 / (Math.hypot(right, down) || 1), within = (at, size) => Math.min(Math.max(at, 8), size - 8);
+        const at = [within(x + scale * right, w), within(y + scale * down, h)], room = 7 * a.keys[k].length + 2;
+        p.rect(at[0] - room / 2, at[1] - 7, room, 13, ink().paper); // no line crosses a label
+        p.text(...at, a.keys[k], { anchor: "middle", size: 11 });
       }
     }
     if (a.queryPlaces) p.frame(...box(query, a.queryPlaces), ink().mark, 3);
@@ -353,22 +362,28 @@ const everyHead = {
 
   columns: ({ all }) => Math.max(...all.map((a) => a.heads)),
 
+  // Narrower in a narrow window, but not too small to see.
+  side(look) {
+    const room = (look.width - 60) / this.columns(look) - 14;
+    return Math.min(this.SIDE, Math.max(room, 48));
+  },
+
   size(look) {
-    const step = this.SIDE + 14;
+    const step = this.side(look) + 14;
     return [60 + this.columns(look) * step, 24 + look.all.length * step];
   },
 
   paint(p, look) {
-    const step = this.SIDE + 14;
+    const side = this.side(look), step = side + 14;
     for (let head = 0; head < this.columns(look); head++) {
-      p.text(60 + head * step + this.SIDE / 2, 10, `head ${head + 1}`, { anchor: "middle", fill: ink().faint });
+      p.text(60 + head * step + side / 2, 10, `head ${head + 1}`, { anchor: "middle", fill: ink().faint });
     }
     look.all.forEach((a, layer) => {
       const y = 24 + layer * step;
-      p.text(52, y + this.SIDE / 2, `layer ${a.layer + 1}`, { anchor: "end", fill: ink().faint, size: 11 });
+      p.text(52, y + side / 2, `layer ${a.layer + 1}`, { anchor: "end", fill: ink().faint, size: 11 });
       for (let head = 0; head < a.heads; head++) {
         const x = 60 + head * step, small = new Look(a, { ...look.choices, head });
-        const scale = this.SIDE / Math.max(small.rows.length, small.columns.length);
+        const scale = side / Math.max(small.rows.length, small.columns.length);
         const [across, down] = [small.columns.length * scale, small.rows.length * scale];
         p.image(shaded(small, (q, k) => small.shade(q, k)), x, y, across, down);
         const chosen = layer === look.layer && (head === look.head || a.heads === 1);
@@ -378,7 +393,7 @@ const everyHead = {
   },
 
   pick(look, x, y) {
-    const step = this.SIDE + 14;
+    const step = this.side(look) + 14;
     const layer = Math.floor((y - 24) / step), head = Math.floor((x - 60) / step);
     const a = look.all[layer];
     return a && head >= 0 && head < a.heads ? { layer, head } : null;

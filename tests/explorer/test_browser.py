@@ -358,7 +358,7 @@ def test_a_row_without_weights_attends_to_nothing(opened):
     assert page.inner_text("#live").startswith("query 2,")  # the first with weights
     page.locator(".panel canvas").first.press("ArrowUp")
     assert "q, attends to nothing. At k: 0.000." in page.inner_text("#live")
-    assert page.inner_text(".row caption") == "q: no weight"
+    assert page.inner_text(".row caption") == "query 1, q: no weight"
 
 
 def test_equal_labels_are_told_apart(opened):
@@ -368,17 +368,87 @@ def test_equal_labels_are_told_apart(opened):
 
 
 def test_controls_are_shown_where_they_change_the_drawing(opened):
-    given = attention(tokens(2), tokens(3), heads=2)
-    page = opened(content([given]), "view=map")
-    visible = {
-        "map": ["scale", "threshold", "hide"],
-        "ribbons": ["threshold", "hide"],
-        "heads": ["scale", "threshold", "hide"],
-    }
-    for view, names in visible.items():
+    controls = ["scale", "threshold", "hide", "play"]
+
+    def visible(page):
+        return [x for x in controls if page.locator(f"#{x}").is_visible()]
+
+    page = opened(content([attention(tokens(2), [*tokens(2), "</s>"], heads=2)]))
+    for view in ("map", "ribbons", "heads"):
         page.select_option("#view", view)
-        each = [x for x in visible["map"] if page.locator(f"#{x}").is_visible()]
-        assert each == names
+        assert visible(page) == controls
+    places = Places(grid(1, 2), np.zeros((10, 20, 3), np.uint8))
+    page = opened(content([attention(tokens(2), tokens(2), places=places)]))
+    assert visible(page) == ["threshold", "play"]
+    page = opened(content([attention(tokens(1), tokens(2))]))  # no token, one query
+    assert visible(page) == ["scale", "threshold"]
+
+
+def test_the_only_query_has_no_number(opened):
+    for label, name in (("estimate", "estimate"), ("0.5", "estimate 0.5")):
+        given = attention([label], tokens(2), titles=("estimate", "value"))
+        page = opened(content([given]))
+        assert page.inner_text("#live").startswith(f"{name} attends to")
+        assert page.inner_text(".row caption").startswith(f"{name}: entropy")
+
+
+@pytest.mark.parametrize("view", ["map", "ribbons"])
+def test_titles_that_are_longer_than_the_labels_are_not_cut_off(opened, view):
+    titles = "word of the second text", "word of the first text"
+    given = attention(["a"] * 3, ["b"] * 2, titles=titles)
+    page = opened(content([given]), f"view={view}")
+    edges = page.evaluate("""() => {
+        const { look, view } = document.querySelector(".panel");
+        const painter = new SvgPainter(...view.size(look));
+        view.paint(painter, look);
+        document.body.append(painter.root);
+        return [...painter.root.querySelectorAll("text")].map((text) => {
+            const { x, width } = text.getBBox();
+            return [text.textContent, x, view.size(look)[0] - x - width];
+        });
+    }""")
+    assert {text for text, *_ in edges} >= set(titles)
+    assert not [x for x in edges if min(x[1:]) < 0]
+
+
+def test_ribbons_have_the_colour_scale(opened):
+    weights = np.array([[[0.01, 0.03], [0.03, 0.01]]])
+    given = attention(tokens(2), tokens(2))._replace(weights=weights)
+    page = opened(content([given]), "view=ribbons")
+    for scale, expected in {"linear": 8 / 255, "row": 1.0}.items():  # 0.03 in 8 bits
+        page.select_option("#scale", scale)
+        lines = [x for x in drawing(page) if x.tag.endswith("polyline")]
+        opacity = max(float(x.attrib["stroke-opacity"]) for x in lines)
+        np.testing.assert_allclose(opacity, expected, atol=1e-6)
+
+
+def test_the_focus_stays_on_a_drawing_that_is_drawn_again(opened):
+    page = opened(content([attention(tokens(3), tokens(4), heads=2)]), "view=heads")
+    canvas = page.locator(".panel canvas").first
+    canvas.click(position={"x": 70, "y": 40})  # the first head
+    assert page.evaluate("explorer.view") == "map"
+    page.set_viewport_size({"width": 800, "height": 700})
+    page.wait_for_function("document.activeElement.tagName === 'CANVAS'")
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#live").startswith("query 2,")
+
+
+def test_the_chosen_button_of_many_is_in_sight(opened):
+    count = 150
+    image = np.zeros((20, 20, 3), np.uint8)
+    places = Places(np.zeros((count, 4)), image, chosen=np.arange(count))
+    given = attention(tokens(count), tokens(count), places=places)
+    given = given._replace(weights=np.eye(count)[None])
+    page = opened(content([given]), f"query={count - 1}")
+    hidden = """() => {
+        const [box, chosen] = [".steps", ".steps [aria-pressed=true]"].map(
+            (name) => document.querySelector(name).getBoundingClientRect());
+        return Math.max(box.top - chosen.top, chosen.bottom - box.bottom);
+    }"""
+    assert page.evaluate(hidden) <= 0
+    page.locator(".panel canvas").first.press("ArrowUp")
+    assert page.inner_text("#live").endswith("149 of 150: token 148")
+    assert page.evaluate(hidden) <= 0
 
 
 def test_the_slider_shows_moments_of_the_training(opened):
