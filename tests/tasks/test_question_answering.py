@@ -176,7 +176,7 @@ def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
     ]
     assert first["title"] == f"Line 1: Where is John? Answer: {prediction.text}"
     assert second["rows"][0] == "• Mary moved to the office."
-    assert (first["note"], second["note"]) == ("", "• supporting fact")
+    assert (first["note"], second["note"]) == ("", "• supporting fact.")
     assert {first["row_title"], second["row_title"]} == {"statement"}
 
 
