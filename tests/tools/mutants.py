@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 # Test modules of each module, without "test_".
 TESTS = {
     "attention/alignments.py": "alignments",
-    "attention/core.py": "core",
+    "attention/core.py": "core alignments",
     "attention/declaration.py": "scores layers",
     "attention/feedforward.py": "feedforward",
     "attention/kernels.py": "kernels",
