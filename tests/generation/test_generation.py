@@ -128,17 +128,24 @@ def texts(decoded):
 
 
 @pytest.mark.parametrize(
-    ("alpha", "limit"), [(0.0, (4, 4, 4)), (0.6, (2, 4, 3)), (1.7, (4, 4, 4))]
+    ("alpha", "offset", "limit"),
+    [(0.0, 5, (4, 4, 4)), (0.6, 5, (2, 4, 3)), (1.7, 5, (4, 4, 4)), (1, 0, (4, 4, 4))],
 )
-def test_an_exhaustive_beam_ranks_sentences_as_enumeration_does(alpha, limit):
+def test_an_exhaustive_beam_ranks_sentences_as_enumeration_does(alpha, offset, limit):
     model = Model()
     decoded = run(
-        "beam", model, limit=np.asarray(limit), beam=85, n_best=5, alpha=alpha
+        "beam",
+        model,
+        limit=np.asarray(limit),
+        beam=85,
+        n_best=5,
+        alpha=alpha,
+        offset=offset,
     )
     for b in range(BATCH):
         table = enumerate_all(model, b, limit[b])
         score = {
-            tokens: log_prob / ((5 + len(tokens)) / 6) ** alpha
+            tokens: log_prob / ((offset + len(tokens)) / (offset + 1)) ** alpha
             for tokens, log_prob in table.items()
         }
         best = sorted(score, key=lambda tokens: -score[tokens])[:5]
