@@ -64,7 +64,7 @@ def _predict(arguments: Arguments, workdir: Path, folder: str | None) -> None:
     with options.as_flags(settings):
         predictions = run.predict(lines, settings, figures=folder, attention=False)
     if not lines:
-        print("no input lines", file=sys.stderr)
+        raise UserError("the input is empty: must have at least one line")
     for number, best in enumerate(predictions, 1):
         if not settings.ranked:
             runtime.write_line(best.text)

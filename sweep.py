@@ -50,7 +50,7 @@ def main(arguments: Arguments) -> int:
             "--workdir is missing: name a folder, such as --workdir=sweeps/NAME"
         )
     if bool(_SWEEP.value) == bool(_GRID.value):
-        raise UserError("must have either --sweep=FILE or --grid FIELD=VALUE,VALUE")
+        raise UserError("must have either --sweep=FILE or --grid=FIELD=VALUE,VALUE")
     from sweeps import (
         estimate,
         plan,
