@@ -153,6 +153,8 @@ def test_other_locations_than_two_files_are_refused(tmp_path):
         _load_files(train="a,b,c")
     with pytest.raises(UserError, match="a.de and .*a.de are the same file$"):
         _load_files(train=f"{tmp_path}/a.de,{tmp_path}/a.de")
+    with pytest.raises(UserError, match="a.de': is one file, must be two: the beg"):
+        _load_files(train=f"{tmp_path}/a.de")
 
 
 def test_an_archive_that_expands_too_far_is_refused(tmp_path, monkeypatch):

@@ -51,6 +51,11 @@ def _two_paths(location: str, languages: tuple[str, str]) -> list[Path]:
         try:
             if not path.exists():
                 paths[k] = path.with_name(path.name + ".gz")
+                if not paths[k].exists() and Path(location).is_file():
+                    raise UserError(
+                        "is one file, must be two: the beginning of both names, or "
+                        "two paths separated by a comma"
+                    )
                 if not paths[k].exists():
                     raise UserError(f"{path} does not exist, nor does {path.name}.gz")
         except OSError as error:
