@@ -16,6 +16,7 @@ from pathlib import Path
 
 from absl import flags
 
+from base.errors import counted
 from training import command_line, runtime
 from training.command_line import Arguments
 
@@ -68,7 +69,8 @@ def main(arguments: Arguments) -> None:
     out = Path(_OUT.value)
     size = page.write(out, content, f"Attention of {' and '.join(content.runs)}")
     note = ", large for a browser" if size > page.WARNING else ""
-    runtime.write_line(f"{out} ({len(content.examples)} examples, {size:.1f} MB{note})")
+    count = counted(len(content.examples), "example")
+    runtime.write_line(f"{out} ({count}, {size:.1f} MB{note})")
 
 
 if __name__ == "__main__":

@@ -168,6 +168,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def bounds(low: float, high: float) -> str:
+    """Returns the numbers from low to high, such as "5 to 1,000" or "5"."""
+    return " to ".join(f"{x:,}" for x in sorted({low, high}))
+
+
 def fault(path: Path, error: BaseException) -> str:
     """Returns the line for an error in a Python file or in a module it imports.
 

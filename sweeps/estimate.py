@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from base.errors import UserError, counted
+from base.errors import UserError, bounds, counted
 from sweeps import space
 from sweeps.plan import Plan, Run, Trial
 from sweeps.runner import ROOT, last_line
@@ -45,14 +45,20 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     steps = [plan.ladder(trial.point)[-1] for trial in trials]
     run = plan.run(trials[0], plan.sweep.seeds[0])
     seconds = _seconds_per_step(plan, run, min(steps[0], _TIMED_STEPS), shares)
-    hours = seconds * statistics.mean(steps) * runs / len(shares) / 3600
-    time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.2g} minutes"
-    length = " to ".join(f"{x:,}" for x in sorted({min(steps), max(steps)}))
+    total = seconds * statistics.mean(steps) * runs / len(shares)
     print(
-        f"{counted(runs, 'run')} of {length} steps: about {time} with "
+        f"{counted(runs, 'run')} of {bounds(min(steps), max(steps))} steps: "
+        f"{_duration(total)} with "
         f"{counted(len(shares), 'worker')} at the speed of the first "
-        "trial, without compilation, evaluation and pruning"
+        "trial, without start, compilation, evaluation and pruning"
     )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("hours", 3600), ("minutes", 60), ("seconds", 1)):
+        if seconds >= size:
+            return f"about {seconds / size:.1f} {unit}"
+    return "less than a second"
 
 
 def _seconds_per_step(

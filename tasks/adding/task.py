@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import FieldError
+from base.errors import FieldError, bounds
 from base.fields import Fields, ordered
 from base.ranges import BATCH, SHAPES, Choice, Range
 from base.records import DETAILS, AttentionRecord, records_of
@@ -180,7 +180,7 @@ class Adding(Task):
         length = int(example["length"])
         if low <= length <= high:
             return ()
-        trained = f"the model was trained on sequences of {low} to {high}"
+        trained = f"the model was trained on sequences of {bounds(low, high)}"
         return (f"has {length} steps: {trained}",)
 
     def show(self, example: endless.Batch, answer: Any) -> Prediction:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import FieldError, UserError
+from base.errors import FieldError, UserError, bounds
 from base.fields import Fields, ordered
 from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
@@ -254,7 +254,7 @@ class Pointing(Task):
         """Warns of sizes and numbers outside the training range."""
         data, size, warnings = self.config.data, len(example.inputs), []
         if not data.min_size <= size <= data.max_size:
-            sizes = f"{data.min_size} to {data.max_size}"
+            sizes = bounds(data.min_size, data.max_size)
             warnings.append(f"has {size} inputs: the model was trained on {sizes}")
         if example.inputs.min() < 0 or example.inputs.max() > 1:
             warnings.append(
@@ -273,7 +273,9 @@ class Pointing(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws an answer next to the true one, or the weights of sorting."""
         instance, indices = prediction.details
-        title, steps, weights = f"{title}: {self.kind}", None, None
+        steps = weights = None
+        if not title.startswith(self.kind.capitalize()):
+            title += f": {self.kind}"
         if prediction.attention:
             (weights,), steps = prediction.attention[0][1:3]
         if self.kind == "sorting":

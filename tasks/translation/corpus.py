@@ -16,7 +16,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base import asset_files
-from base.errors import FieldError, UserError, parse_json
+from base.errors import FieldError, UserError, counted, parse_json
 from base.fields import Fields, Files, ordered, unread
 from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.splits import EVALUATION_SPLITS
@@ -227,7 +227,8 @@ def prepare(config: ConfigDict, folder: Path) -> TextAssets:
             f"config.data.max_length={data.max_length} pieces left out",
             f"vocabulary: {vocabulary.size} pieces "
             f"(config.data.vocab_size={data.vocab_size})",
-            f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
+            f"batches: {len(batches)} per epoch in "
+            f"{counted(len(batches.shapes), 'shape')}, "
             f"{batches.padding():.1%} padding",
             file=sys.stderr,
             sep="\n",

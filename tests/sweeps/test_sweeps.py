@@ -864,13 +864,18 @@ def sweep_command(workdir, *flags):
 def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys):
     sweep = Sweep(space={"model.width": choice(0.5, 0.7)}, seeds=(0, 1))
     plan = Plan(sweep, FLAG, (), tmp_path)
-    for seconds, expected in ((0.5, "0.1 minutes"), (3600.0, "12.0 hours")):
+    for seconds, expected in (
+        (0.01, "less than a second"),
+        (0.5, "about 6.0 seconds"),
+        (10, "about 2.0 minutes"),
+        (3600.0, "about 12.0 hours"),
+    ):
         monkeypatch.setattr(estimate, "_seconds_per_step", lambda *_, x=seconds: x)
         estimate.show(plan, [workers.Share()] * 2)
         first, second, total = capsys.readouterr().out.splitlines()
         assert first == "000  model.width=0.5  1 parameter"
         assert second.startswith("001  model.width=0.7")
-        assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
+        assert total.startswith(f"4 runs of 6 steps: {expected} with 2 workers")
     translator = str(ROOT / "configs/luong_nmt.py:smoke")
     sweep = Sweep(space={"model.score": choice("dot")})
     estimate.show(Plan(sweep, translator, (), tmp_path), [workers.Share()])
