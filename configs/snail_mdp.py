@@ -4,7 +4,9 @@
 
 A trial is ten episodes of ten steps in an MDP of 10 states and 5 actions. As a fraction
 of the reward of value iteration, the paper reports 0.766 for SNAIL, 0.752 for an LSTM,
-0.665 for posterior sampling (PSRL) and 0.482 for random actions.
+0.665 for posterior sampling (PSRL) and 0.482 for random actions. Here, 2,000 updates in
+14 minutes on one CPU core do not beat random actions yet: 0.453, and 0.457 for random
+actions (one seed).
 
 Variants:
 
