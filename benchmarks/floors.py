@@ -475,6 +475,7 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "kernels": curves,
     "visual_questions": lambda _: {"by the question alone": {"accuracy": 100 * CHANCE}},
     "ram_digits": ten_classes,
+    "ram_fashion": ten_classes,
     "ram_cluttered": ten_classes,
     "dram_digits": pairs_of_classes,
     "bandits": functools.partial(uniform_actions, metrics=("reward",)),

@@ -20,6 +20,16 @@ TABLES = {
             | learned locations beat random ones and the centre | Mnih et al. (2014)
         """),
     ),
+    "ram_fashion": Table(
+        rate="one for RAM, one for the convolutions; not searched",
+        lower=True,
+        metrics=fields("error, %: error"),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs("""
+        ram_fashion ram_digits data.source=fashion | RAM, seven glimpses
+        ram_fashion_cnn ram_digits:cnn data.source=fashion | two convolutions
+        """),
+    ),
     "ram_cluttered": Table(
         rate="one for all rows, not searched",
         lower=True,
