@@ -27,7 +27,7 @@ TABLES = {
             | curiosity covers more than the reward alone
             | Pathak et al. (2017), figure 5
         icm_television > icm_pixels_television
-            | beside a television, features of actions explore more than pixels
+            | with a television, predicting features explores more than predicting pixels
             | Pathak et al. (2017), section 4.1
         icm_rooms > icm_random
             | learned features explore more than random ones | Burda et al. (2019)
