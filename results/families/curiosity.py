@@ -27,7 +27,7 @@ TABLES = {
             | curiosity covers more than the reward alone
             | Pathak et al. (2017), figure 5
         icm_television > icm_pixels_television
-            | with a television, predicting features explores more than predicting pixels
+            | with a television, prediction of features covers more than that of pixels
             | Pathak et al. (2017), section 4.1
         icm_rooms > icm_random
             | learned features explore more than random ones | Burda et al. (2019)
