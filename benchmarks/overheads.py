@@ -83,7 +83,7 @@ def blocks(workdir: Path, steps: int, rounds: int) -> tuple[list[float], list[fl
     rng = jax.random.key(config.seed)
     like = layout.abstract(task.objective.init, rng)
     state = layout.init(task.objective.init, rng, like)
-    step = layout.compile(task.objective.step, like)
+    step = layout.jitted(task.objective.step, like)
     source, saved = task.train_data(), 0
 
     def block(saves: bool) -> float:

@@ -395,7 +395,7 @@ def prepare(config: ConfigDict, workdir: Path) -> None:
     """
     run_directory.check(workdir)
     compare(config, workdir)
-    run_directory.create(workdir)
+    storage.make_folder(workdir, f"--workdir={workdir}")
 
 
 def record(config: ConfigDict, workdir: Path) -> None:

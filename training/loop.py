@@ -39,7 +39,7 @@ from training.cluster.lock import Lock
 from training.cluster.stop import StopSignal
 from training.cluster.watchdog import Watchdog
 from training.log import Log
-from training.parallel import Layout
+from training.parallel import Layout, shardings
 from training.state import Scores, TrainState, all_finite, skip_non_finite
 from training.task import Evaluation, Task, create
 
@@ -72,24 +72,12 @@ def train(
     """
     configuration.check(config, Task)
     layout = Layout(config.mesh, config.parallel)
-    with storage.without_empty(workdir):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(storage.without_empty(workdir))
         configuration.prepare(config, workdir)
-        return _train(config, workdir, layout, watchdog, memory_check)
-
-
-def _train(
-    config: ConfigDict,
-    workdir: Path,
-    layout: Layout,
-    watchdog: float,
-    memory_check: bool,
-) -> int:
-    """Trains in a run directory that exists; see `train`."""
-    with (
-        _disk_errors(workdir),
-        Lock(workdir, enabled=jax.process_index() == 0) as lock,
-        StopSignal() as stop,
-    ):
+        stack.enter_context(_disk_errors(workdir))
+        lock = stack.enter_context(Lock(workdir, enabled=jax.process_index() == 0))
+        stop = stack.enter_context(StopSignal())
         if jax.process_count() > 1:
             # The others write nothing before process 0 has the lock.
             owner = job.of_first(lock.owner)
@@ -99,7 +87,6 @@ def _train(
             code = {"the commit": runtime.commit()}
             code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
             job.agree(dict(fields) | code)
-        dog = Watchdog(watchdog)
         stop.leave = _leave(lock, "stopped before a step: the same command continues")
         with job.first_alone("the assets are written"):
             if jax.process_index() == 0:
@@ -109,43 +96,35 @@ def _train(
                 configuration.record(config, workdir)
         for line in optimizers.warnings(config):
             print(f"warning: {line}", file=sys.stderr)
-        with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
-            start = max(checkpoints.steps(), default=0)
-            job.agree({"the last checkpoint": start})
-            every = {"evaluating": config.eval_every, "saving": config.save_every}
-            log = Log(
-                workdir,
-                start,
-                config.train_steps,
-                every=every,
-                metric=config.task.metric,
-                sums=checkpoints.sums(start) if start else {},
-            )
-            with contextlib.closing(log), _divergence(workdir, checkpoints):
-                run = _Run(
-                    config,
-                    workdir,
-                    task,
-                    layout,
-                    checkpoints,
-                    log,
-                    stop,
-                    lock,
-                    dog,
-                    memory_check,
-                )
-                with dog:
-                    run.steps(start)
-                    with dog.off():
-                        checkpoints.wait()
-                    if not stop.should_stop():
-                        run.figures()
-                        with dog.off():
-                            job.wait("the figures are drawn")  # jax waits for 300 s
-                        return 0
-                step = checkpoints.steps()[-1]
-                log.say(f"stopped, saved at step {step}: the same command resumes")
-                return 128 + (stop.received or 0)
+        checkpoints = stack.enter_context(Checkpoints(workdir, config.checkpoints.keep))
+        start = max(checkpoints.steps(), default=0)
+        job.agree({"the last checkpoint": start})
+        log = Log(
+            workdir,
+            start,
+            config.train_steps,
+            every={"evaluating": config.eval_every, "saving": config.save_every},
+            metric=config.task.metric,
+            sums=checkpoints.sums(start) if start else {},
+        )
+        stack.enter_context(contextlib.closing(log))
+        stack.enter_context(_divergence(workdir, checkpoints))
+        dog = Watchdog(watchdog)
+        run = _Run(config, workdir, task, layout, checkpoints, log, stop, lock, dog)
+        if memory_check:
+            checks.check_state(run.like)
+        with dog:
+            run.steps(start, memory_check)
+            with dog.off():
+                checkpoints.wait()
+            if not stop.should_stop():
+                run.figures()
+                with dog.off():
+                    job.wait("the figures are drawn")  # jax waits for 300 s
+                return 0
+        step = checkpoints.steps()[-1]
+        log.say(f"stopped, saved at step {step}: the same command resumes")
+        return 128 + (stop.received or 0)
 
 
 @contextlib.contextmanager
@@ -207,8 +186,6 @@ class _Run:
     stop: StopSignal
     lock: Lock
     watchdog: Watchdog
-    memory_check: bool
-    described: bool = False
 
     def __post_init__(self):
         self.objective = self.task.objective
@@ -218,8 +195,6 @@ class _Run:
         self.init = self.objective.init  # jax traces the same object once
         with checks.model_errors(self.config):
             self.like = self.layout.abstract(self.init, self.init_rng, self.rules)
-        if self.memory_check:
-            checks.check_state(self.like)
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
@@ -227,7 +202,7 @@ class _Run:
         with self.log.paused(name), self.watchdog.off():
             yield
 
-    def steps(self, start: int) -> None:
+    def steps(self, start: int, memory_check: bool) -> None:
         """Runs the steps after `start`, up to the last one or a stop signal."""
         config, log, total = self.config, self.log, self.config.train_steps
         # A signal ended the evaluation of the checkpoint.
@@ -252,9 +227,12 @@ class _Run:
         update = self.objective.step
         if config.non_finite == "skip":
             update = skip_non_finite(update)
-        self.describe()
-        train_step = self.layout.compile(update, self.like, self.describe_program)
-        compiled = set()
+        if self.layout.mesh.size > 1:
+            mesh = self.layout.mesh.shape
+            for line in sharding_table.describe(self.like, self.rules, mesh):
+                log.say(line)
+        train_step = self.layout.jitted(update, self.like)
+        programs: dict[Any, Any] = {}  # by the shapes of a batch
         if pending:
             self.stop.leave = None
             state = self.save(start, state)
@@ -263,14 +241,22 @@ class _Run:
         batches = prefetch(lambda i: self.layout.global_batch(source, i), start, total)
         with contextlib.closing(batches):
             for step, batch in enumerate(log.awaited(batches), start + 1):
-                shape = tuple(x.shape for x in jax.tree.leaves(batch))
-                if shape in compiled:
-                    state, metrics = train_step(state, batch, self.rng)
-                else:
-                    with self.paused("compiling"):  # once per shape
-                        state, metrics = train_step(state, batch, self.rng)
-                    compiled.add(shape)
+                shapes = tuple(x.shape for x in jax.tree.leaves(batch))
+                if shapes not in programs:
+                    with self.paused("compiling"):
+                        program = train_step.lower(state, batch, self.rng).compile()
+                        if memory_check:
+                            checks.check_step(program)
+                        if self.layout.mesh.size > 1 and not programs:
+                            log.say(sharding_table.communication(program.as_text()))
+                        # On CPUs, a sum over processes fails if some arrive 30 seconds
+                        # after the others.
+                        job.wait("the step is compiled")
+                    programs[shapes] = program
                     self.stop.leave = None
+                state, metrics = programs[shapes](state, batch, self.rng)
+                if self.layout.blocks:
+                    jax.block_until_ready((state, metrics))
                 log.add(step, metrics)
                 self.watchdog.step()
                 if step % config.log_every == 0 or step == total:
@@ -308,25 +294,6 @@ class _Run:
         every, total = self.config.eval_every, self.config.train_steps
         return step > 0 and (step % every == 0 or step == total)
 
-    def describe(self) -> None:
-        """Prints the sharding of the state, unless there is one device."""
-        if self.layout.mesh.size > 1:
-            mesh = self.layout.mesh.shape
-            for line in sharding_table.describe(self.like, self.rules, mesh):
-                self.log.say(line)
-
-    def describe_program(self, program: Any) -> None:
-        """Checks the memory of a compiled step; prints the communication of the first.
-
-        Raises:
-            UserError: if it does not fit into memory.
-        """
-        if self.memory_check:
-            checks.check_step(program)
-        if self.layout.mesh.size > 1 and not self.described:
-            self.log.say(sharding_table.communication(program.as_text()))
-            self.described = True
-
     def save(self, step: int, state: TrainState) -> TrainState:
         """Saves the state after a step; evaluates it first if that is due.
 
@@ -354,7 +321,7 @@ class _Run:
             # passes through the same states.
             if step % self.config.eval_every == 0:
                 state = self.objective.after_evaluation(state, scores)
-                state = self.layout.shard_state(state, self.like)
+                state = jax.device_put(state, shardings(self.like))
         stopped = evaluates and scores is None
         if stopped and step in self.checkpoints.steps():  # of a run that resumed here
             return state

@@ -23,7 +23,6 @@ from ml_collections import ConfigDict
 from base.devices import data_axis
 from base.errors import UserError
 from training import sharding
-from training.cluster import job
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
@@ -65,7 +64,16 @@ def make_mesh(config: ConfigDict) -> Mesh:
 
 
 class Layout:
-    """Placement of state and batches on devices; compilation of the step."""
+    """Placement of state and batches on devices; compilation of the step.
+
+    Attributes:
+        mesh: the mesh.
+        pmap: whether each device runs the step on its rows.
+        blocks: whether each step must end before the next one starts. XLA has one
+            thread per CPU device: if the next step started early, its sum could block
+            a thread that this step needs, a deadlock.
+        batch_sharding: sharding of the arrays of a batch.
+    """
 
     def __init__(self, mesh: ConfigDict, parallel: str):
         """Creates the layout.
@@ -80,6 +88,7 @@ class Layout:
         self.mesh = make_mesh(mesh)
         self._cores = parallel == "cores" and jax.default_backend() == "cpu"
         self.pmap = parallel == "pmap" or (self._cores and self.mesh.size > 1)
+        self.blocks = self.pmap and self._cores
         for name in (FSDP, TENSOR):
             if self.pmap and self.mesh.shape[name] > 1:
                 raise UserError(
@@ -124,11 +133,7 @@ class Layout:
 
     def init(self, init: Callable[[jax.Array], Any], rng: jax.Array, like: Any) -> Any:
         """Returns `init(rng)` with the shardings of `like`, from `abstract`."""
-        return jax.jit(init, out_shardings=_shardings(like))(rng)
-
-    def shard_state(self, state: Any, like: Any) -> Any:
-        """Moves a state to the shardings of `like`, from `abstract`."""
-        return jax.device_put(state, _shardings(like))
+        return jax.jit(init, out_shardings=shardings(like))(rng)
 
     def global_batch(self, source: Any, index: int) -> Any:
         """Returns a batch on the devices; this process builds only its devices' rows.
@@ -172,29 +177,7 @@ class Layout:
         return jax.device_put(batch, self.batch_sharding)
 
     def jitted(self, step: Callable[..., Any], like: Any) -> Any:
-        """Returns the jitted step of a mesh; see `compile`."""
-        return jax.jit(
-            self._whole(step),
-            donate_argnums=0,
-            out_shardings=(_shardings(like), self._replicated),
-        )
-
-    def _whole(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a step that draws the random numbers of its step."""
-
-        def whole_step(state, batch, rng):
-            with sharding.use_mesh(self.mesh, self._rules):
-                return step(state, batch, jax.random.fold_in(rng, state.step))
-
-        return whole_step
-
-    def compile(
-        self,
-        step: Callable[..., Any],
-        like: Any,
-        report: Callable[[Any], None] = lambda program: None,
-    ) -> Callable[..., Any]:
-        """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
+        """Returns `step(state, batch, rng) -> (state, metrics)`, jitted for the mesh.
 
         The buffers of the state are donated. `rng` is the same in all steps: the step
         number is folded in and, under `pmap`, the device index.
@@ -202,52 +185,28 @@ class Layout:
         Args:
             step: `step` of an objective.
             like: shapes and shardings of the state, from `abstract`.
-            report: called with each program, a `jax.stages.Compiled`.
         """
-        mapped: Any
-        if self.pmap:
-            whole_step = self._whole(step)
 
-            def device_step(state, batch, rng):
+        def whole_step(state, batch, rng):
+            if self.pmap:
                 rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
-                return whole_step(state, batch, rng)
+            with sharding.use_mesh(self.mesh, self._rules):
+                return step(state, batch, jax.random.fold_in(rng, state.step))
 
-            replicated, rows = PartitionSpec(), PartitionSpec(DATA)
-            shards = jax.shard_map(
-                device_step,
-                mesh=self.mesh,
-                in_specs=(replicated, rows, replicated),
-                out_specs=replicated,
-                check_vma=False,
-            )
-            mapped = jax.jit(shards, donate_argnums=0)
-        else:
-            mapped = self.jitted(step, like)
-        mapped = _compiled(mapped, report)
-        if not (self.pmap and self._cores):
-            return mapped
-        # XLA has one thread per CPU device: if the next step started early, its sum
-        # could block a thread that this step needs, a deadlock.
-        return lambda *args: jax.block_until_ready(mapped(*args))
+        if not self.pmap:
+            placed = shardings(like), self._replicated
+            return jax.jit(whole_step, donate_argnums=0, out_shardings=placed)
+        replicated, rows = PartitionSpec(), PartitionSpec(DATA)
+        shards = jax.shard_map(
+            whole_step,
+            mesh=self.mesh,
+            in_specs=(replicated, rows, replicated),
+            out_specs=replicated,
+            check_vma=False,
+        )
+        return jax.jit(shards, donate_argnums=0)
 
 
-def _compiled(step: Any, report: Callable[[Any], None]) -> Callable[..., Any]:
-    """Returns a jitted step that no process starts before all have compiled it.
-
-    On CPUs, a sum over processes fails if some arrive 30 seconds after the others.
-    """
-    programs: dict[Any, Callable[..., Any]] = {}
-
-    def call(state: Any, batch: Any, rng: jax.Array) -> Any:
-        shapes = tuple(x.shape for x in jax.tree.leaves(batch))
-        if shapes not in programs:
-            programs[shapes] = program = step.lower(state, batch, rng).compile()
-            report(program)
-            job.wait("the step is compiled")
-        return programs[shapes](state, batch, rng)
-
-    return call
-
-
-def _shardings(like: Any) -> Any:
+def shardings(like: Any) -> Any:
+    """Returns the shardings of a state's shapes, from `Layout.abstract`."""
     return jax.tree.map(lambda x: x.sharding, like)

@@ -42,18 +42,6 @@ def _check_kind(path: Path, is_folder: bool) -> None:
         raise UserError("{} is a {}: must be a {}; move it away".format(path, *kinds))
 
 
-def create(workdir: Path) -> None:
-    """Creates a run directory unless it exists.
-
-    Raises:
-        UserError: if it cannot be created.
-    """
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--workdir={workdir}: {error.strerror}") from error
-
-
 def steps(workdir: Path) -> list[int]:
     """Returns the steps of the checkpoints of a run, in order; verifies none."""
     names = (path.name for path in (Path(workdir) / "checkpoints").glob("[0-9]*"))

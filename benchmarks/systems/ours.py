@@ -88,13 +88,13 @@ def training(config, assets):
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
     task = config.task(config, assets)
     abstract_state = layout.abstract(task.objective.init, rng)
-    step = layout.compile(task.objective.step, abstract_state)
+    step = layout.jitted(task.objective.step, abstract_state)
     state = layout.init(task.objective.init, rng, abstract_state)
 
     def run(batch) -> None:
         nonlocal state
         state, metrics = step(state, layout.shard_batch(batch), rng)
-        jax.block_until_ready(metrics)
+        jax.block_until_ready((state, metrics) if layout.blocks else metrics)
 
     return task, run, sum(x.size for x in jax.tree.leaves(abstract_state.params))
 

@@ -80,7 +80,7 @@ def make_layout(name):
 def run_steps(name, count, accumulate=1):
     """Returns the parameters after 0 to `count` steps, the metrics and the state.
 
-    With several devices, the program that is reported sums gradients.
+    With several devices, the program sums gradients.
     """
     layout, config = make_layout(name), make_config(*LAYOUTS[name])
     config.optimizer.accumulate = accumulate
@@ -88,14 +88,13 @@ def run_steps(name, count, accumulate=1):
     rng = jax.random.key(0)
     like = layout.abstract(task.objective.init, rng)
     state = layout.init(task.objective.init, rng, like)
-    programs, source = [], task.train_data()
-    step = layout.compile(task.objective.step, like, programs.append)
+    source, step = task.train_data(), layout.jitted(task.objective.step, like)
+    program = step.lower(state, layout.shard_batch(source[0]), rng).compile()
     params, sums = [jax.tree.map(np.array, state.params)], []
     for i in range(count):
-        state, metrics = step(state, layout.shard_batch(source[i]), rng)
+        state, metrics = program(state, layout.shard_batch(source[i]), rng)
         params.append(jax.tree.map(np.array, state.params))
         sums.append(jax.tree.map(np.array, metrics))
-    (program,) = programs
     reductions = sharding_table.collectives(program.as_text()).get("all-reduce")
     assert bool(reductions) == (name != "one")
     return params, sums, state
@@ -125,7 +124,7 @@ def after_a_step(name, objective, rules, batch, learned):
     like = layout.abstract(objective.init, rng, rules)
     state = layout.init(objective.init, rng, like)
     before = jax.tree.map(np.array, learned(state))
-    step = layout.compile(objective.step, like)
+    step = layout.jitted(objective.step, like)
     state, metrics = step(state, layout.shard_batch(batch), rng)
     return before, *jax.tree.map(np.array, (learned(state), metrics))
 
@@ -432,7 +431,7 @@ def test_under_pmap_each_device_and_step_has_its_own_noise():
                 noise = jax.lax.all_gather(noise, axis)
             return State(state.step + 1), noise
 
-        compiled, rows = layout.compile(step, like), []
+        compiled, rows = layout.jitted(step, like), []
         for _ in range(2):
             state, noise = compiled(state, layout.shard_batch(np.zeros((8, 1))), rng)
             rows.extend(np.asarray(noise).reshape(-1, 3).tolist())
