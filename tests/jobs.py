@@ -108,10 +108,11 @@ def in_threads(function, count=3):
     return results
 
 
-def wait_for(condition):
-    """Waits until a condition is true, for ten seconds or more."""
-    for _ in range(1000):
+def wait_for(condition, started=(), timeout=10):
+    """Waits until a condition is true, while all processes that are `started` run."""
+    for _ in range(100 * timeout):
         if condition():
             return
+        assert all(process.poll() is None for process in started)
         time.sleep(0.01)
     raise AssertionError("the condition did not come true")

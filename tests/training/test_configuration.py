@@ -226,19 +226,13 @@ def example():
     )
 
 
-def test_a_recorded_config_reads_back_equal(tmp_path):
-    config = example()
-    configuration.record(config, tmp_path)
-    loaded = configuration.load(tmp_path)
-    assert loaded.to_dict() == config.to_dict()
-    assert isinstance(loaded.model.rate, float) and loaded.model.sizes == (2, 3)
-
-
 def test_classes_are_recorded_by_name_and_read_from_tasks_and_models(tmp_path):
     configuration.record(example(), tmp_path)
     recorded = json.loads((tmp_path / "config.json").read_text())
     assert recorded["task"] == "tasks.translation.task:Translation"
-    assert configuration.load(tmp_path).task is Translation
+    loaded = configuration.load(tmp_path)
+    assert loaded.to_dict() == example().to_dict() and loaded.task is Translation
+    assert isinstance(loaded.model.rate, float) and loaded.model.sizes == (2, 3)
     for name in ("tasks.nowhere:Thing", "models.transformer:jax", "toy:Toy"):
         (tmp_path / "config.json").write_text(json.dumps({"task": name}))
         with pytest.raises(UserError, match=name):
@@ -296,15 +290,6 @@ def test_a_run_of_another_config_is_rejected_with_the_difference(tmp_path):
     assert "config.model.rate: 1.0 there, 0.5 now" in str(error.value)
     assert 'config.extra: absent there, "new" now' in str(error.value)
     assert "seed" not in str(error.value)
-
-
-def test_a_run_may_be_extended(tmp_path):
-    configuration.record(example(), tmp_path)
-    (tmp_path / "checkpoints" / "5").mkdir(parents=True)
-    longer = example()
-    longer.train_steps = 50
-    configuration.record(longer, tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["train_steps"] == 50
 
 
 def test_a_run_may_not_end_before_its_last_checkpoint(tmp_path):
@@ -396,9 +381,7 @@ def test_a_field_that_the_schedule_does_not_read_may_not_grow(tmp_path):
 def test_a_folder_without_a_run_is_reported(tmp_path):
     with pytest.raises(UserError, match="has no run: .*config.json is missing"):
         configuration.load(tmp_path)
-    (tmp_path / "config.json").write_text('{"seed": ')
-    with pytest.raises(UserError, match="config.json is damaged"):
-        configuration.load(tmp_path)
+    (tmp_path / "config.json").touch()
     with pytest.raises(UserError, match="--workdir="):
         configuration.record(example(), tmp_path / "config.json")
 

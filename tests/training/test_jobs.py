@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import jax
 import jobs
@@ -244,7 +243,8 @@ def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
     flags = (f"--config.{name}={value}" for name, value in fields.items())
     command = "train.py", *TOY, f"--workdir={workdir}", *flags
     started = jobs.start(*command, processes=2, devices=1, logs=logs)
-    wait_for(lambda: "step 2/" in (logs / "0.txt").read_text("utf-8"), started)
+    log = logs / "0.txt"
+    jobs.wait_for(lambda: "step 2/" in log.read_text("utf-8"), started, timeout=120)
     started[1].send_signal(signal.SIGTERM)
     assert jobs.finish(started) == [143, 143]
     (line,) = [x for x in jobs.output(logs)[0].splitlines() if x.startswith("stopped")]
@@ -359,16 +359,6 @@ def test_processes_that_end_together_do_not_say_that_another_is_gone(tmp_path):
     assert "gone" not in "".join(texts)
 
 
-def wait_for(condition, started, timeout=120):
-    """Waits for a condition while all processes of a job run."""
-    for _ in range(10 * timeout):
-        if condition():
-            return
-        assert all(process.poll() is None for process in started)
-        time.sleep(0.1)
-    raise AssertionError("the condition did not come true")
-
-
 # Faults
 
 NO_PROGRESS = "no step, part of an evaluation or figure has finished for "
@@ -382,7 +372,7 @@ def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
     flags = "--config=tests/toy.py", f"--workdir={tmp_path}/run", "--watchdog=2"
     command = "tests/tools/halting.py", "batch", "7", f"{halted}", *flags
     started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
-    wait_for(halted.exists, started)
+    jobs.wait_for(halted.exists, started, timeout=120)
     assert jobs.finish(started, timeout=_STUCK + 2) == [FAULT]
     (text,) = jobs.output(tmp_path / "logs")
     assert text.splitlines()[-1].startswith(f"error: {NO_PROGRESS}")
@@ -398,7 +388,7 @@ def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, numb
     command = "tests/tools/halting.py", "batch", f"7@{number}", f"{halted}", *TOY
     flags = f"--workdir={tmp_path}/run", "--watchdog=4"
     started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
-    wait_for(halted.exists, started)
+    jobs.wait_for(halted.exists, started, timeout=120)
     assert jobs.finish(started, timeout=_STUCK + 4) == [FAULT] * 2
     assert any("most recent call first" in text for text in jobs.output(logs))
 

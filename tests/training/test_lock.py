@@ -27,16 +27,22 @@ with Lock(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """A process that holds the lock of `tmp_path`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path],
+def hold(workdir):
+    """Starts a process that takes a lock, and keeps it while its input is open."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, workdir],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         cwd=ROOT,
         text=True,
     )
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of `tmp_path`."""
+    process = hold(tmp_path)
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -163,17 +169,7 @@ def test_the_holder_refreshes_the_lock(tmp_path, monkeypatch):
 def test_of_many_processes_that_take_over_a_dead_lock_one_succeeds(holder, tmp_path):
     holder.kill()
     holder.wait()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLD, tmp_path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-            text=True,
-        )
-        for _ in range(7)
-    ]
+    processes = [hold(tmp_path) for _ in range(7)]
     refused = 0
     while refused < 6:
         refused = sum(process.poll() not in (None, 0) for process in processes)

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import jobs
 import pytest
@@ -175,11 +174,7 @@ def test_a_signal_ends_the_wait_for_the_others_at_once(number, signal_, tmp_path
 
 
 def wait_for_line(logs, number, text):
-    for _ in range(600):
-        if text in output_of(logs, number):
-            return
-        time.sleep(0.1)
-    raise AssertionError(output_of(logs, number))
+    jobs.wait_for(lambda: text in output_of(logs, number), timeout=60)
 
 
 @pytest.mark.jobs
@@ -227,10 +222,7 @@ def test_a_killed_process_is_named_in_one_line(number, count, place, tmp_path):
     command = "train.py", *TOY, f"--workdir={workdir}", *flags
     started = jobs.start(*command, processes=count, devices=1, logs=logs)
     marker = workdir / ("checkpoints/20" if place == "step" else "config.json")
-    for _ in range(600):
-        if marker.exists():
-            break
-        time.sleep(0.1)
+    jobs.wait_for(marker.exists, timeout=60)
     started[number].kill()
     statuses = jobs.finish(started, timeout=20)
     assert statuses[number] == -signal.SIGKILL

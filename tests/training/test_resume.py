@@ -95,7 +95,7 @@ def test_a_longer_schedule_counts_from_the_step_at_which_the_run_goes_on(tmp_pat
 def test_a_gan_with_two_schedules_is_trained_longer(tmp_path):
     def config(steps):
         config = sagan.get_config("smoke")
-        config.task, config.train_steps = Plays, steps
+        config.task, config.train_steps = without_scores(Adversarial), steps
         config.save_every = config.eval_every = 2
         for group in (config.generator, config.discriminator):
             group.schedule, group.decay_steps = "warmup_cosine", steps
@@ -211,48 +211,15 @@ def test_a_kill_while_a_checkpoint_is_replaced_keeps_it(tmp_path, complete):
         assert saved.planned() == [7]
 
 
-class Trains:
-    """A task without scores and figures."""
-
-    def examples(self, split, *, full=True):
-        return {}
-
-    def score(self, state, evaluation):
-        return {self.metric[0]: 0.0}
-
-    def drawn(self, split):
-        return {}
-
-    def figures(self, state, evaluation, folder):
-        return []
-
-
-class Translates(Trains, Translation):
-    pass
-
-
-class Plays(Trains, Adversarial):
-    pass
-
-
-class Answers(Trains, QuestionAnswering):
-    pass
-
-
-class Agrees(Trains, Agreement):
-    pass
-
-
-class Classifies(Trains, SentenceClassification):
-    pass
-
-
-class Listens(Trains, Listening):
-    pass
-
-
-class Reads(Trains, TextModeling):
-    pass
+def without_scores(task):
+    """The task without scores and figures."""
+    changed = {
+        "examples": lambda self, split, *, full=True: {},
+        "score": lambda self, state, evaluation: {self.metric[0]: 0.0},
+        "drawn": lambda self, split: {},
+        "figures": lambda self, state, evaluation, folder: [],
+    }
+    return type(task.__name__, (task,), changed)
 
 
 def last_states(config, folder, removed, resumed):
@@ -270,7 +237,7 @@ def last_states(config, folder, removed, resumed):
 @pytest.mark.slow
 def test_a_stopped_gan_ends_with_the_same_state(tmp_path):
     config = sagan.get_config("smoke")
-    config.task = Plays
+    config.task = without_scores(Adversarial)
     config.train_steps = 4
     config.save_every = config.eval_every = config.checkpoints.keep = 2
     straight, parts = last_states(config, tmp_path, removed=[4], resumed=2)
@@ -282,7 +249,7 @@ def test_a_memory_network_stopped_in_its_linear_start_ends_with_the_same_state(
     tmp_path,
 ):
     config = memory_network_qa.get_config("smoke")
-    config.task = Answers
+    config.task = without_scores(QuestionAnswering)
     config.train_steps, config.checkpoints.keep = 8, 4
     config.data.time_noise = 0.5
     straight, parts = last_states(config, tmp_path, removed=[8, 6, 4], resumed=2)
@@ -298,7 +265,7 @@ def test_a_memory_network_stopped_in_its_linear_start_ends_with_the_same_state(
 )
 def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
     config = module.get_config("smoke")
-    config.task = Translates
+    config.task = without_scores(Translation)
     config.train_steps = config.eval_every = 11
     config.save_every, config.optimizer.accumulate = 4, 2
     if module is luong_nmt:
@@ -309,17 +276,17 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
 @pytest.mark.parametrize(
     ("module", "task"),
     [
-        (las_digits, Listens),  # also samples characters
-        (lstmn_language, Agrees),
-        (lstmn_sentences, Classifies),
-        (lstmn_text, Reads),  # carries the state of the text
+        (las_digits, Listening),  # also samples characters
+        (lstmn_language, Agreement),
+        (lstmn_sentences, SentenceClassification),
+        (lstmn_text, TextModeling),  # carries the state of the text
     ],
 )
 def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
     module, task, tmp_path
 ):
     config = module.get_config("smoke")
-    config.task, config.model.dropout = task, 0.5
+    config.task, config.model.dropout = without_scores(task), 0.5
     config.train_steps = config.eval_every = 5
     config.save_every, config.checkpoints.keep = 3, 2
     assert_equal(*last_states(config, tmp_path, removed=[5], resumed=3))
