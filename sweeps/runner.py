@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +83,6 @@ class Runner:
     def __init__(self, plan: Plan, *, fail_fast: bool = False):
         self.plan, self.is_done, self._fail_fast = plan, False, fail_fast
         self._processes, self._mutex = Processes(), threading.Lock()
-        self._error: BaseException | None = None
 
     def run(self, shares: Sequence[Share]) -> int:
         """Runs all trials; see `run`.
@@ -90,14 +90,8 @@ class Runner:
         Returns:
             0, or 128 plus the number of the signal that stopped the sweep.
         """
-        threads = [threading.Thread(target=self._work, args=(x,)) for x in shares]
-        with stopping(self._processes):
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        if self._error:
-            raise self._error
+        with stopping(self._processes), ThreadPoolExecutor(len(shares)) as pool:
+            list(pool.map(self._work, shares))
         return 128 + self._processes.stopped if self._processes.stopped else 0
 
     def next(self) -> Job | None:
@@ -141,9 +135,9 @@ class Runner:
                     return
                 else:
                     time.sleep(_WAIT)
-        except BaseException as error:
-            self._error = self._error or error
+        except BaseException:
             self._processes.stop(signal.SIGTERM)
+            raise
 
     def _do(self, job: Job, share: Share) -> None:
         """Trains a run to a step, and evaluates it after the last one."""

@@ -72,11 +72,8 @@ FAMILY = {  # of each run, which names the file of its records
     for run in table.runs
 }
 TABLES = planned({k: v for family in _FAMILIES for k, v in family.TABLES.items()})
-FIGURES: tuple[Chart, ...] = (
-    *translation.FIGURES,
-    *britz.FIGURES,
-    *memory.FIGURES,
-    *gan.FIGURES,
+FIGURES: tuple[Chart, ...] = tuple(
+    figure for family in _FAMILIES for figure in getattr(family, "FIGURES", ())
 )
 HEADLINES = [
     Headline(*cells)
