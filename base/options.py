@@ -18,7 +18,7 @@ from base.errors import FieldError, UserError, parse_number
 from base.fields import Fields
 from base.ranges import Accepted
 
-_KINDS = {
+KINDS: dict[type, str] = {
     int: "a whole number",
     float: "a number",
     str: "text",
@@ -93,7 +93,7 @@ def parse(
         try:
             values[name] = _option(text, kind)
         except (ValueError, KeyError):
-            raise FieldError(f"--{name}", text, _KINDS[kind]) from None
+            raise FieldError(f"--{name}", text, KINDS[kind]) from None
     ranges.check(_ranges(options), values, "--")
     return options(**values)
 

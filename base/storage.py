@@ -4,8 +4,8 @@ import contextlib
 import csv
 import errno
 import hashlib
+import io
 import os
-import re
 import secrets
 import stat
 import tempfile
@@ -15,7 +15,6 @@ from typing import Any
 
 from base.errors import UserError
 
-_QUOTED = re.compile(r'["\t\n\r]')
 _OF_SYSTEM = (".ds_store", "thumbs.db", "desktop.ini", "__macosx")  # in lower case
 
 
@@ -195,11 +194,10 @@ def tsv_row(cells: Sequence[Any]) -> str:
     `csv.reader` and, with `keep_default_na=False`, `pandas.read_csv` read the cells
     that were written.
     """
-    row = "\t".join(
-        '"{}"'.format(text.replace('"', '""')) if _QUOTED.search(text) else text
-        for text in map(str, cells)
-    )
-    return row or '""'  # not a blank line, which readers skip
+    row = io.StringIO()
+    # The end of a line, "\r\n", makes the writer quote cells with either.
+    csv.writer(row, delimiter="\t").writerow(map(str, cells))
+    return row.getvalue().removesuffix("\r\n")
 
 
 def read_tsv(path: Path) -> list[list[str]]:

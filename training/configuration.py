@@ -33,6 +33,7 @@ from base.errors import (
     shorten,
 )
 from base.fields import Fields
+from base.options import KINDS
 from base.ranges import COUNT, SEED, SIZE, STEPS, Kind, Range
 from training import checks, encoding, optimizers, run_directory
 from training.checks import MODEL
@@ -131,13 +132,7 @@ CHANGEABLE = (
 _ENDS = {"warmup_cosine": "decay_steps"}  # fields that end a schedule
 _EXTENDED = "extended"  # field of config.json: the former ends of a longer run
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config
-_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    tuple: "such as 5 or 10x5",  # an element of a list
-}
+_NAMES = KINDS | {tuple: "such as 5 or 10x5"}  # an element of a list
 _SHORT_NAMES = {"lr": "learning_rate", "steps": "train_steps", "batch": "batch_size"}
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 

@@ -360,10 +360,11 @@ VALID = {
 }
 
 
-def valid_job(target):
+def valid_job(target, **changes):
     fields = dict(pair.split("=") for pair in VALID[target].split())
     workdir = "runs/nmt" if target in ("tpu", "slurm") else "/mnt/shared/nmt"
-    return Job(name="nmt", config="configs/a.py", workdir=workdir, **fields)
+    fields |= {"name": "nmt", "config": "configs/a.py", "workdir": workdir}
+    return Job(**fields | changes)
 
 
 @pytest.mark.parametrize("target", VALID)
@@ -405,9 +406,8 @@ def test_control_characters_are_refused(text):
     ],
 )
 def test_names_have_the_lengths_of_the_platform(target, hosts, sweep, longest):
-    job = dataclasses.replace(valid_job(target), hosts=hosts, sweep=sweep)
-    if target == "tpu":
-        job = dataclasses.replace(job, storage="s:/p", workdir="/mnt/shared/a")
+    shared = {"storage": "s:/p", "workdir": "/mnt/shared/a"} if target == "tpu" else {}
+    job = valid_job(target, hosts=hosts, sweep=sweep, **shared)
     check(target, dataclasses.replace(job, name="n" * longest))
     with pytest.raises(UserError, match=f"must be at most {longest} "):
         check(target, dataclasses.replace(job, name="n" * (longest + 1)))
@@ -460,7 +460,7 @@ def test_slurm_restarts_by_the_exit_status(
     machine("scontrol")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     Path("statuses").write_text("".join(f"{x}\n" for x in statuses))
-    job = dataclasses.replace(valid_job("slurm"), restarts=restarts)
+    job = valid_job("slurm", restarts=restarts)
     assert bash(render("slurm", job)).returncode == status
     calls = records()
     assert [words[0] for words in calls] == ["python"] * runs + ["scontrol"] * requeues
@@ -476,7 +476,7 @@ def test_an_error_of_the_user_on_one_slurm_task_outranks_the_others(machine):
         '  "$@"; status=$?; [ $status -le $highest ] || highest=$status\ndone\n'
         "exit $highest",
     )
-    job = dataclasses.replace(valid_job("slurm"), restarts=0)
+    job = valid_job("slurm", restarts=0)
     script = render("slurm", job)
     for statuses, expected in {
         "143 1 143": 1,
@@ -507,7 +507,7 @@ def test_runs_of_a_slurm_sweep_do_not_join_a_job(machine, monkeypatch):
     machine("srun", 'shift; SLURM_STEP_NODELIST=node exec "$@"')
     assert bash(render("slurm", valid_job("slurm"))).stdout == "node\n"
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    job = dataclasses.replace(valid_job("slurm"), sweep="s.py")
+    job = valid_job("slurm", sweep="s.py")
     assert bash(render("slurm", job)).stdout == "absent\n"
 
 
@@ -524,7 +524,7 @@ def test_runs_of_a_slurm_sweep_do_not_join_a_job(machine, monkeypatch):
 def test_skypilot_restarts_by_the_exit_status(machine, statuses, status, runs):
     machine(".venv/bin/python", NEXT_STATUS)
     Path("statuses").write_text("".join(f"{x}\n" for x in statuses))
-    job = dataclasses.replace(valid_job("skypilot"), restarts=2)
+    job = valid_job("skypilot", restarts=2)
     task = yaml.safe_load(render("skypilot", job))
     assert bash(task["run"]).returncode == status
     assert len(records()) == runs
@@ -536,7 +536,7 @@ def test_skypilot_tells_jax_the_other_nodes(machine, monkeypatch):
     monkeypatch.setenv("SKYPILOT_NODE_IPS", "10.0.0.5\n10.0.0.6")
     monkeypatch.setenv("SKYPILOT_NUM_NODES", "2")
     monkeypatch.setenv("SKYPILOT_NODE_RANK", "1")
-    job = dataclasses.replace(valid_job("skypilot"), hosts=2)
+    job = valid_job("skypilot", hosts=2)
     task = yaml.safe_load(render("skypilot", job))
     assert bash(task["run"]).stdout.splitlines() == [
         "JAX_COORDINATOR_ADDRESS=10.0.0.5:8476",
@@ -595,7 +595,7 @@ def cloud(machine):
 
 def launch_tpu(statuses, *arguments, **fields):
     Path("statuses").write_text("".join(f"{x}\n" for x in statuses))
-    job = dataclasses.replace(valid_job("tpu"), **fields)
+    job = valid_job("tpu", **fields)
     return bash(render("tpu", job), *arguments)
 
 
@@ -670,9 +670,7 @@ def test_an_unknown_step_is_refused(cloud):
 
 def test_a_sweep_has_a_slice_for_each_worker(cloud, tmp_path):
     shared = tmp_path / "shared"
-    job = dataclasses.replace(
-        valid_job("tpu"), sweep="s.py", hosts=3, workdir=str(shared)
-    )
+    job = valid_job("tpu", sweep="s.py", hosts=3, workdir=str(shared))
     shared.mkdir()
     (shared / "sweep.json").touch()
     Path("statuses").write_text("0\n" * 3)

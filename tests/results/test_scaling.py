@@ -1,12 +1,9 @@
 """Tests of the expected efficiency on many chips."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from smoke import ROOT
+import smoke
 
 CHECK = """
 import json
@@ -39,14 +36,8 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     """Output of `CHECK`, in a process of its own: it sets the number of devices."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHECK, tmp_path_factory.mktemp("page") / "page.md"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-    )
+    done = smoke.call("-c", CHECK, tmp_path_factory.mktemp("page") / "page.md")
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -3,13 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 
 import jax
 import jobs
 import numpy as np
 import pytest
+import smoke
 import toy
 
 from base.errors import UserError
@@ -68,14 +67,8 @@ def test_a_process_whose_peers_do_not_arrive_ends_with_one_line(tmp_path):
     address = f"127.0.0.1:{jobs.free_port()}"
     toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
     job = f"--coordinator={address}", "--num_processes=2", "--process_id=1"
-    done = subprocess.run(
-        [sys.executable, "train.py", *toy, *job, "--join_timeout=3"],
-        cwd=jobs.ROOT,
-        env=jobs.environment(1),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    command = "train.py", *toy, *job, "--join_timeout=3"
+    done = smoke.call(*command, env=jobs.environment(1))
     assert (done.returncode, done.stderr) == (
         FAULT,
         "error: this process cannot join its job within --join_timeout=3 s "

@@ -14,6 +14,7 @@ import jobs
 import numpy as np
 import optax
 import pytest
+import smoke
 import toy
 from ml_collections import ConfigDict
 
@@ -25,8 +26,6 @@ from tasks.translation.task import Translation
 from training import checkpoints, loop, parallel, sharding, sharding_table
 from training.optimizers import adam
 from training.task import create
-
-ROOT = Path(__file__).parents[2]
 
 # 8 divides only the sizes that are to be sharded: width 16, not inputs 3.
 LAYOUTS = {
@@ -113,7 +112,7 @@ def run_with_eight_devices():
         env=jobs.environment(8),
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=smoke.ROOT,
     )
     assert process.returncode == 0, process.stdout + process.stderr
 
@@ -359,13 +358,8 @@ def test_cores_become_devices_unless_their_number_is_set(settings, devices):
         "runtime.start(cores=True); import jax; print(jax.device_count())"
     )
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=env | {"JAX_PLATFORMS": "cpu"} | settings,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    env |= {"JAX_PLATFORMS": "cpu"} | settings
+    process = smoke.call("-c", program, env=env)
     assert process.stdout.strip() == str(devices), process.stderr
 
 
@@ -382,13 +376,8 @@ def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
         "step = jax.jit(convolve, static_argnums=2).lower(x, kernel, 'VALID'); "
         "print(jax.device_count(), step.compile().as_text().count('__ynn_fusion'))"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    process = smoke.call("-c", program, env=env)
     assert process.stdout.strip() == f"1 {others}", process.stderr
 
 
