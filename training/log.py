@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -36,9 +37,9 @@ class Log:
         start: int,
         total: int,
         *,
-        every: Mapping[str, int] | None = None,
-        metric: tuple[str, str] | None = None,
-        sums: Mapping[str, list[float]] | None = None,
+        every: Mapping[str, int] = MappingProxyType({}),
+        metric: tuple[str, str] = ("", "max"),
+        sums: Mapping[str, list[float]] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
     ):
         """Opens the log of a run that continues after step `start`.
@@ -68,7 +69,7 @@ class Log:
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._sums |= {name: [*pair] for name, pair in (sums or {}).items()}
+        self._sums |= {name: [*pair] for name, pair in sums.items()}
         self._clock = clock
         self._start_time = clock()
         self._earlier_seconds = rows[-1]["seconds"] if rows else 0.0
@@ -77,7 +78,7 @@ class Log:
         self._waited = 0.0  # seconds without a batch since the last row
         self._step_seconds = 0.0  # of the steps up to the last row, without pauses
         self._estimated = False  # whether the time left has been shown
-        self._every = dict(every or {})
+        self._every = every
         self._pauses: dict[str, float] = {}  # seconds of the last pause of each name
         self._compile_seconds = 0.0  # of all programs
         jax.monitoring.register_event_duration_secs_listener(self._count_compilation)
@@ -221,26 +222,26 @@ class Log:
         """Writes a row of metrics and prints it."""
         self.row(step, split, values)
         self._update_best(step, values)
-        self.say(f"step {step}  {split}  {_format(values)}{self._best_text(step)}")
+        parts = [f"step {step}", split]
+        parts += [f"{name} {value:.4g}" for name, value in values.items()]
+        if self._best:
+            value, best = self._best
+            earlier = f"best {self._metric[0]} {value:.4g} at step {best}"
+            parts.append("(best so far)" if best == step else f"({earlier})")
+        self.say("  ".join(parts))
         if self._board:
             self._board.flush()
 
     def _update_best(self, step: int, values: Mapping[str, float]) -> None:
-        if self._metric is None or self._metric[0] not in values:
+        name, direction = self._metric
+        if name not in values:
             return
-        (name, direction), value = self._metric, values[self._metric[0]]
+        value = values[name]
         better = max if direction == "max" else min
         # Of equal values the last is the best, as for checkpoints.
         if self._best is None or better(value, self._best[0]) == value:
             self._best = value, step
             self._display.best = f"best {name} {value:.4g}"
-
-    def _best_text(self, step: int) -> str:
-        if self._metric is None or self._best is None:
-            return ""
-        value, best = self._best
-        earlier = f"best {self._metric[0]} {value:.4g} at step {best}"
-        return "  (best so far)" if best == step else f"  ({earlier})"
 
     def images(self, step: int, paths: Iterable[Path]) -> None:
         """Adds PNG files to TensorBoard."""
@@ -295,10 +296,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             ) from None
         rows.append(row)
     return rows
-
-
-def _format(values: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in values.items())
 
 
 def _open_board(folder: Path, purge_step: int, errors: list[OSError]) -> Any:

@@ -3,10 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import linen as nn
 
-from base.errors import FieldError
 from base.records import AttentionRecord, SampleRecord, records_of, sow
 
 
@@ -59,10 +57,3 @@ def test_draws_are_collected_separately():
 
 def test_without_sown_records_the_list_is_empty():
     assert records_of({}, AttentionRecord) == records_of({}, SampleRecord) == []
-
-
-def test_a_field_error_names_field_value_and_accepted_values():
-    with pytest.raises(ValueError, match="^heads is 3: must be at least 5$") as error:
-        raise FieldError("heads", 3, "at least 5")
-    assert (error.value.name, error.value.value) == ("heads", 3)
-    assert error.value.accepted == "at least 5"
