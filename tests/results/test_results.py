@@ -556,9 +556,12 @@ def test_a_single_run_shows_its_confidence_interval(tmp_path):
     assert "| 21.0 ± 0.0 | – |" in show(tmp_path, "translation")
 
 
+def read_config(name, *overrides):
+    return configuration.read(str(records.ROOT / f"configs/{name}"), overrides)
+
+
 def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypatch):
-    path = str(records.ROOT / "configs/seq2seq_nmt.py:smoke")
-    config = configuration.read(path, ["train_steps=7"])
+    config = read_config("seq2seq_nmt.py:smoke", "train_steps=7")
     configuration.record(config, tmp_path)
     work = make.work(tmp_path)
     assets = config.task.prepare(config, tmp_path, training=True)
@@ -570,8 +573,7 @@ def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypat
 
 
 def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
-    path = str(records.ROOT / "configs/lstmn_text.py:digits")
-    config = configuration.read(path, ["train_steps=3", "data.tokens=7"])
+    config = read_config("lstmn_text.py:digits", "train_steps=3", "data.tokens=7")
     config.data.batch_size = 5
     configuration.record(config, tmp_path)
     assert make.work(tmp_path)["tokens"] == 3 * 5 * 7
@@ -1072,13 +1074,9 @@ def put_run(folder, config, rows, **scores):
     (folder / "eval_test.json").write_text(json.dumps(scores))
 
 
-def read_config(name, *overrides):
-    return configuration.read(str(records.ROOT / f"configs/{name}.py"), overrides)
-
-
 @pytest.fixture
 def workdir(tmp_path):
-    config = read_config("transformer_nmt")
+    config = read_config("transformer_nmt.py")
     rows = [
         {"step": 25, "split": "train", "seconds": 5.0, "steps_per_second": 4.0},
         {"step": 50, "split": "train", "seconds": 9.0, "steps_per_second": 6.5},
@@ -1146,7 +1144,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
         {"step": 30, "split": "validation", "seconds": 4.0, "bits": 1.5},
     ]
     rows[-1]["wrong"] = 0.12345
-    config = read_config("ntm_copy", "data.batch_size=7")
+    config = read_config("ntm_copy.py", "data.batch_size=7")
     put_run(tmp_path, config, rows, checkpoint="last", step=30, bits=1.25)
     saved = make.make_record(Run(name="x", config="ntm_copy"), 0, tmp_path)
     assert (saved["examples"], saved["waiting"]) == ([210], 0.03)  # the median
@@ -1156,7 +1154,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
 
 
 def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):
-    config = read_config("pointer_sorting", "data.batch_size=7")
+    config = read_config("pointer_sorting.py", "data.batch_size=7")
 
     def collect(*accuracies):
         rows = [

@@ -857,10 +857,6 @@ def test_a_process_has_its_cores_and_ends_with_its_parent(tmp_path):
 GRID_FLAGS = "--grid=model.kernel=gaussian,triangular", "--grid=seed=0,1"
 
 
-def sweep_command(workdir, *flags):
-    return sweep_storm.command(workdir, *GRID_FLAGS, *flags)
-
-
 def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys):
     sweep = Sweep(space={"model.width": choice(0.5, 0.7)}, seeds=(0, 1))
     plan = Plan(sweep, FLAG, (), tmp_path)
@@ -956,7 +952,7 @@ def test_a_run_that_fails_three_times_has_failed(
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path):
     """Kills of the coordinator and of runs; the table equals an undisturbed one."""
-    command = sweep_command(tmp_path / "calm")
+    command = sweep_storm.command(tmp_path / "calm", *GRID_FLAGS)
     assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
     status, kills = sweep_storm.storm(
         tmp_path / "storm", GRID_FLAGS, number=6, rng=np.random.default_rng(0)

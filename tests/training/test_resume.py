@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-from pathlib import Path
 
 import faults
 import jax
@@ -35,8 +34,6 @@ from tasks.speech.task import Listening
 from tasks.translation.task import Translation
 from training import checkpoints, loop, trained
 from training.optimizers import SCHEDULES, make_schedule
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
