@@ -22,8 +22,6 @@ from flax import linen as nn
 from attention.alignments import (
     ALIGNMENTS,
     entropy,
-    local_m_alignment,
-    local_p_alignment,
     log_probability,
     predicted_position,
 )
@@ -157,6 +155,13 @@ class Alignment(nn.Module):
             for name, shape in shapes.items()
         }
 
+    @property
+    def record_fields(self) -> dict[str, Any]:
+        """The fields `window` and `hard` of an `AttentionRecord`."""
+        window = self.window if self.function == "local_p" else None
+        return {"window": window, "hard": self.function in SAMPLED}
+
+    @nn.nowrap
     def __call__(
         self,
         scores: jax.Array,
@@ -165,78 +170,41 @@ class Alignment(nn.Module):
         mask: jax.Array,
         time: int | jax.Array = 0,
         rng: jax.Array | None = None,
-    ) -> AlignmentOutput:
-        """Computes attention weights from scores; see `align`."""
-        parameters = self.parameters(query.shape[-1])
-        return self.align(
-            parameters, scores, query=query, time=time, mask=mask, rng=rng
-        )
-
-    @property
-    def record_fields(self) -> dict[str, Any]:
-        """The fields `window` and `hard` of an `AttentionRecord`."""
-        window = self.window if self.function == "local_p" else None
-        return {"window": window, "hard": self.function in SAMPLED}
-
-    @nn.nowrap
-    def align(
-        self,
-        parameters: dict[str, jax.Array],
-        scores: jax.Array,
-        *,
-        query: jax.Array,
-        time: int | jax.Array,
-        mask: jax.Array,
-        rng: jax.Array | None,
         soft: jax.Array | None = None,
+        parameters: dict[str, jax.Array] | None = None,
     ) -> AlignmentOutput:
-        """Computes attention weights from scores, a pure function.
+        """Computes attention weights from scores.
 
         Args:
-            parameters: result of `parameters`.
             scores: [..., Q, K].
             query: [..., Q, D], from which local-p predicts its position.
-            time: step of each query, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
+            time: step of each query, from 0; broadcasts to [..., Q].
             rng: PRNG key to sample a key; None for the most probable key.
             soft: bool scalar; True replaces a sampled key by the weights of
                 `masked_softmax`, with log-probability 0.
+            parameters: result of `parameters`, inside of a scan; by default computed.
 
         Returns:
             Weights [..., Q, K] and the alignment's other results [..., Q].
         """
-        if self.function in SAMPLED:
-            return self._sample(scores, mask=mask, rng=rng, soft=soft)
-
-        local = {"mask": mask, "window": self.window}
+        align, local = ALIGNMENTS[self.function], {"mask": mask, "window": self.window}
         if self.function == "local_m":
             last = mask.sum(-1) - 1  # [..., Q or 1]
             position = jnp.broadcast_to(jnp.minimum(time, last), scores.shape[:-1])
-            weights = local_m_alignment(scores, position=position, **local)
-            return AlignmentOutput(weights)
-
+            return AlignmentOutput(align(scores, position=position, **local))
         if self.function == "local_p":
+            if parameters is None:
+                parameters = self.parameters(query.shape[-1])
             position = predicted_position(query, mask.sum(-1), **parameters)
-            weights = local_p_alignment(scores, position=position, **local)
-            return AlignmentOutput(weights, position)
+            return AlignmentOutput(align(scores, position=position, **local), position)
+        if self.function not in SAMPLED:
+            return AlignmentOutput(align(scores, mask=mask))
 
-        return AlignmentOutput(ALIGNMENTS[self.function](scores, mask=mask))
-
-    def _sample(
-        self,
-        scores: jax.Array,
-        *,
-        mask: jax.Array,
-        rng: jax.Array | None,
-        soft: jax.Array | None,
-    ) -> AlignmentOutput:
-        """Weights of a sampled alignment, with log-probability and entropy."""
-        align = ALIGNMENTS[self.function]
         if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
-        sampled_weights = align(scores, mask=mask, rng=rng)
+        weights = sampled_weights = align(scores, mask=mask, rng=rng)
         soft_weights = masked_softmax(scores, mask)
-        weights = sampled_weights
         if soft is not None:
             weights = jnp.where(soft, soft_weights, sampled_weights)
         if self.function == "gumbel" or rng is None:
@@ -244,8 +212,9 @@ class Alignment(nn.Module):
         log_prob = log_probability(scores, sampled_weights, mask=mask)
         if soft is not None:
             log_prob = jnp.where(soft, 0, log_prob)
-        sample = SampleRecord(log_prob, entropy(soft_weights))
-        return AlignmentOutput(weights, sample=sample)
+        return AlignmentOutput(
+            weights, sample=SampleRecord(log_prob, entropy(soft_weights))
+        )
 
 
 def glorot_uniform(

@@ -14,7 +14,7 @@ once per source: C c_i = sum_j alpha_ij (C h_j).
 Axes: as in `models.recurrent`; E is 2 D; A hidden width of a score.
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +27,6 @@ from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInp
 from models.layers import PAD, Dense, logits
 from models.recurrent import Encoder, Init, Maxout, orthogonal
 from models.source_attention import AttendedSource, SourceMemory
-
-
-class BahdanauMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    values: Matrix  # [B, S, G], C h_j
-    state: CellMatrices  # U, recurrent matrices
 
 
 class Bahdanau(AttentiveDecoder):
@@ -119,29 +112,30 @@ class Bahdanau(AttentiveDecoder):
             start=(start,),
         )
 
-    def prepare(self, memory: SourceMemory) -> tuple[BahdanauMatrices, AttendedSource]:
-        """Returns the matrices of the step, and the source with its attention."""
-        (state,) = self.stack.matrices().recurrent
-        return BahdanauMatrices(memory.values, state), self.cross_attention.source(
-            memory
-        )
+    def prepare(
+        self, memory: SourceMemory
+    ) -> tuple[tuple[Matrix, CellMatrices], AttendedSource]:
+        """Returns C h_j [B, S, G] and U, and the source with its attention."""
+        (u,) = self.stack.matrices().recurrent
+        return (memory.values, u), self.cross_attention.source(memory)
 
     @nn.nowrap
     def advance(
         self,
-        w: BahdanauMatrices,
+        w: tuple[Matrix, CellMatrices],
         source: AttendedSource,
         carry: DecoderCarry,
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: appendix A.2.2."""
-        (previous,) = carry.states
+        (c_h, u), (previous,) = w, carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
-        attention = self.cross_attention
-        e = attention.score(source, s, carry.attention)  # e_ij = a(s_{i-1}, h_j)
-        alpha = attention.weigh(source, e, query=s, time=carry.time, rng=x.rng)
-        gates_c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
-        state = CELLS[self.cell].step(x.gates + gates_c, previous, w.state)
+        # alpha_i = softmax(e_i), e_ij = a(s_{i-1}, h_j)
+        alpha = self.cross_attention.weigh(
+            source, s, carry.time, carry.attention, x.rng
+        )
+        gates_c = alpha.weights @ c_h  # C c_i = sum_j alpha_ij (C h_j)
+        state = CELLS[self.cell].step(x.gates + gates_c, previous, u)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
         readout_state = s if self.readout_state == "previous" else new
         return carry.after((state,), alpha), Step(readout_state, alpha)

@@ -19,14 +19,13 @@ Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J position
 by row; A hidden width of a score.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.convolution import blocks
-from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import PROBABILITY, SIZE, Choice
 from models.cells import CELLS, CellMatrices
@@ -39,7 +38,7 @@ from models.encoder_decoder import (
 )
 from models.layers import Dense, Dropout, LayerNorm, logits
 from models.recurrent import Init, uniform_init
-from models.source_attention import AttendedSource, SourceMemory
+from models.source_attention import SourceMemory
 
 ENCODERS = ("cnn", "maps")
 
@@ -130,22 +129,6 @@ class Captioner(EncoderDecoder):
         self.output = self.param("output", inits.embedding, shape)  # L_o
 
 
-class CaptionerMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    annotations: Matrix  # [B, S, E], a_i
-    context: Matrix  # [E, G], multiplies z_t
-    beta: Matrix | None  # [D, 1], of the selector
-    state: CellMatrices  # U
-
-
-class CaptionerShared(NamedTuple):
-    """Other arrays used inside the step."""
-
-    source: AttendedSource
-    beta_bias: jax.Array | None  # [1]
-
-
 class ShowAttendTell(Captioner, AttentiveDecoder):
     """Captioner with attention, Xu et al. (2015); see the module's docstring.
 
@@ -199,17 +182,16 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
             start=(start,),
         )
 
-    def prepare(
-        self, memory: SourceMemory
-    ) -> tuple[CaptionerMatrices, CaptionerShared]:
-        """Returns the matrices of the step, and the image with its attention."""
-        (state,) = self.stack.matrices().recurrent
+    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
+        """Returns the matrices of the step, and the image with the selector's bias.
+
+        The matrices are a_i [B, S, E], that of z_t [E, G], that of the selector [D, 1],
+        and U.
+        """
+        (u,) = self.stack.matrices().recurrent
         beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
-        return (
-            CaptionerMatrices(memory.values, self.context, beta, state),
-            CaptionerShared(source, bias),
-        )
+        return (memory.values, self.context, beta, u), (source, bias)
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
@@ -222,22 +204,20 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
 
     @nn.nowrap
     def advance(
-        self,
-        w: CaptionerMatrices,
-        shared: CaptionerShared,
-        carry: DecoderCarry,
-        x: StepInput,
+        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
+        (annotations, context, beta, u), (source, beta_bias) = w, shared
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
-        source, attention = shared.source, self.cross_attention
-        e = attention.score(source, h, carry.attention)  # e_ti = f_att(a_i, h_{t-1})
-        alpha = attention.weigh(source, e, query=h, time=carry.time, rng=x.rng)
-        z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
+        # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
+        alpha = self.cross_attention.weigh(
+            source, h, carry.time, carry.attention, x.rng
+        )
+        z = alpha.weights @ annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
-            z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
-        state = CELLS[self.cell].step(x.gates + z @ w.context, previous, w.state)
+            z = z * nn.sigmoid(h @ beta + beta_bias)  # beta_t
+        state = CELLS[self.cell].step(x.gates + z @ context, previous, u)
         return carry.after((state,), alpha), Step(state[..., : self.hidden], alpha, z)
 
     def readout(

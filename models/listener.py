@@ -17,21 +17,20 @@ Axes: as in `models.recurrent`; T frames, in the decoder characters; M mel bands
 positions, T divided by 2^n; E = 2 D, width of the listener's outputs.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
-from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import Dense, Dropout, logits
-from models.recurrent import Encoder, Init, StackMatrices, uniform_init
-from models.source_attention import SourceAndBiases, SourceMemory
+from models.recurrent import Encoder, Init, uniform_init
+from models.source_attention import SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
 SOFT_ALIGNMENTS = tuple(x for x in ALIGNMENTS if x != "hard")
@@ -113,14 +112,6 @@ class Listener(nn.Module):
             )
             x, _ = encoder(x, mask, train=train)
         return x, mask
-
-
-class SpellerMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    annotations: Matrix  # [B, S, E], h_u
-    context: Matrix  # [E, G], multiplies c_{i-1}
-    stack: StackMatrices
 
 
 class ListenAttendSpell(AttentiveDecoder):
@@ -220,13 +211,13 @@ class ListenAttendSpell(AttentiveDecoder):
         context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
         return super().start(memory, rows, length)._replace(feed=context)
 
-    def prepare(self, memory: SourceMemory) -> tuple[SpellerMatrices, SourceAndBiases]:
-        """Returns the matrices of the step, and the source with its attention."""
-        stack, source = self.stack.matrices(), self.cross_attention.source(memory)
-        return (
-            SpellerMatrices(memory.values, self.context, stack),
-            SourceAndBiases(source, self.stack.biases()),
-        )
+    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
+        """Returns the matrices of the step, and the source with the stack's biases.
+
+        The matrices are h_u [B, S, E], that of c_{i-1} [E, G], and the stack's.
+        """
+        matrices = memory.values, self.context, self.stack.matrices()
+        return matrices, (self.cross_attention.source(memory), self.stack.biases())
 
     def previous(
         self, target: jax.Array, memory: SourceMemory, *, train: bool
@@ -243,25 +234,20 @@ class ListenAttendSpell(AttentiveDecoder):
 
     @nn.nowrap
     def advance(
-        self,
-        w: SpellerMatrices,
-        shared: SourceAndBiases,
-        carry: DecoderCarry,
-        x: StepInput,
+        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the speller: eqs. 6 and 7, and 9 to 11."""
-        source, biases = shared
-        states, s = self.stack.advance(  # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
-            w.stack,
-            biases,
-            carries=carry.states,
-            gates=x.gates + carry.feed @ w.context,
-            noise=x.noise,
+        (annotations, context, stack), (source, biases) = w, shared
+        gates = x.gates + carry.feed @ context
+        # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
+        states, s = self.stack.advance(
+            stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        attention = self.cross_attention
-        e = attention.score(source, s, carry.attention)  # e_iu = <phi(s_i), psi(h_u)>
-        alpha = attention.weigh(source, e, query=s, time=carry.time, rng=x.rng)
-        c = alpha.weights @ w.annotations  # c_i = sum_u alpha_iu h_u
+        # alpha_i = softmax(e_i), e_iu = <phi(s_i), psi(h_u)>
+        alpha = self.cross_attention.weigh(
+            source, s, carry.time, carry.attention, x.rng
+        )
+        c = alpha.weights @ annotations  # c_i = sum_u alpha_iu h_u
         return carry.after(states, alpha, c), Step(s, alpha, c)
 
     def readout(

@@ -16,28 +16,18 @@ to each context.
 Axes: as in `models.recurrent`; A hidden width of a score.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.scan import Matrix
 from base.ranges import DEPTH, LAYERS, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import PAD, Dense, logits
-from models.recurrent import RESIDUALS, Encoder, Init, StackMatrices, uniform_init
-from models.source_attention import SourceAndBiases, SourceMemory
-
-
-class LuongMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    values: Matrix  # [B, S, D], annotations times the half of W_c for c_t
-    combine: Matrix  # [D, D], the half of W_c for h_t
-    feed: Matrix | None  # [D, G], input feeding
-    stack: StackMatrices
+from models.recurrent import RESIDUALS, Encoder, Init, uniform_init
+from models.source_attention import SourceMemory
 
 
 class Luong(AttentiveDecoder):
@@ -145,36 +135,30 @@ class Luong(AttentiveDecoder):
         shape = (len(memory.mask), rows, self.hidden)
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
-    def prepare(self, memory: SourceMemory) -> tuple[LuongMatrices, SourceAndBiases]:
-        """Returns the matrices of the step, and the source with its attention."""
-        matrices = LuongMatrices(
-            values=memory.values,
-            combine=self.attend_state,
-            feed=self.feed if self.input_feeding else None,
-            stack=self.stack.matrices(),
-        )
-        source = self.cross_attention.source(memory)
-        return matrices, SourceAndBiases(source, self.stack.biases())
+    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
+        """Returns the matrices of the step, and the source with the stack's biases.
+
+        The matrices are the annotations times the half of W_c for c_t [B, S, D], the
+        half of W_c for h_t [D, D], that of input feeding [D, G], and the stack's.
+        """
+        feed = self.feed if self.input_feeding else None
+        matrices = memory.values, self.attend_state, feed, self.stack.matrices()
+        return matrices, (self.cross_attention.source(memory), self.stack.biases())
 
     @nn.nowrap
     def advance(
-        self,
-        w: LuongMatrices,
-        shared: SourceAndBiases,
-        carry: DecoderCarry,
-        x: StepInput,
+        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
-        source, biases = shared
-        gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
+        (values, combine, w_feed, stack), (source, biases) = w, shared
+        gates = x.gates + carry.feed @ w_feed if self.input_feeding else x.gates
         states, h = self.stack.advance(
-            w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
+            stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        attention = self.cross_attention
-        e = attention.score(source, h, carry.attention)  # score(h_t, h_s)
-        a = attention.weigh(source, e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
+        # a_t(s) = align(score(h_t, h_s))
+        a = self.cross_attention.weigh(source, h, carry.time, carry.attention, x.rng)
         # h~_t = tanh(W_c [c_t; h_t])
-        attentional = nn.tanh(a.weights @ w.values + h @ w.combine)
+        attentional = nn.tanh(a.weights @ values + h @ combine)
         feed = attentional if self.input_feeding else None
         return carry.after(states, a, feed), Step(attentional, a)
 

@@ -15,7 +15,7 @@ contribution.
 Axes: as in `models.recurrent`.
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,13 +35,6 @@ class Seq2SeqMemory(NamedTuple):
     vector: jax.Array  # [B, layers carry_width D], or [B, D] for a tanh summary
     gates: jax.Array | None  # [B, 1, G], its contribution to the gates
     start: tuple[jax.Array, ...]  # [B, carry_width D] per layer, the first carry
-
-
-class Seq2SeqShared(NamedTuple):
-    """Other arrays used inside the step."""
-
-    gates: jax.Array | None  # [B, 1, G], the vector's contribution to the gates
-    biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
 class Seq2Seq(EncoderDecoder):
@@ -145,26 +138,25 @@ class Seq2Seq(EncoderDecoder):
             states = [jnp.zeros_like(state) for state in states]
         return Seq2SeqMemory(vector, gates, tuple(states))
 
-    def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Seq2SeqShared]:
-        """Returns the matrices of the step, the vector's gates, and the biases."""
-        shared = Seq2SeqShared(memory.gates, self.stack.biases())
-        return self.stack.matrices(), shared
+    def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
+        """Returns the matrices of the step; the vector's gates, and the biases."""
+        return self.stack.matrices(), (memory.gates, self.stack.biases())
 
     @nn.nowrap
     def advance(
-        self, w: StackMatrices, shared: Seq2SeqShared, carry: DecoderCarry, x: StepInput
+        self, w: StackMatrices, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step, h_t = RNN(y_{t-1}, h_{t-1}).
 
         In the steps of `fed_steps`, the fixed vector is added to the gates.
         """
-        gates = x.gates
+        gates, (fed, biases) = x.gates, shared
         if self.fed_steps == "all":
-            gates = gates + shared.gates
+            gates = gates + fed
         elif self.fed_steps == "first":
-            gates = gates + jnp.where(carry.time == 0, shared.gates, 0)
+            gates = gates + jnp.where(carry.time == 0, fed, 0)
         states, output = self.stack.advance(
-            w, shared.biases, carries=carry.states, gates=gates, noise=x.noise
+            w, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         return carry.after(states), Step(output)
 

@@ -1,8 +1,8 @@
 """A recurrent decoder's attention to the source, with any score and any alignment.
 
 c_t = sum_j a_t(j) h_j, a_t = align(score(s, h)). Once per source, `project` makes the
-keys and `source` collects what does not change. In each step come `score` and `weigh`;
-the model's `advance` multiplies the weights by the values.
+keys and `source` collects what does not change. In each step, `weigh` computes a_t, and
+the model's `advance` multiplies the values by it.
 
 Axes: as in `models.encoder_decoder`.
 """
@@ -40,14 +40,7 @@ class AttendedSource(NamedTuple):
     mask: jax.Array  # [B, 1, S] bool, False at padding
     score_parameters: dict[str, jax.Array]
     align_parameters: dict[str, jax.Array]  # of local-p; else empty
-    soft: jax.Array | None  # bool scalar; see `Alignment.align`
-
-
-class SourceAndBiases(NamedTuple):
-    """Loop-invariant arrays of a decoder with several layers."""
-
-    source: AttendedSource
-    biases: tuple[jax.Array, ...]  # [G] per layer after the first
+    soft: jax.Array | None  # bool scalar; see `Alignment`
 
 
 class SourceAttention(nn.Module):
@@ -104,7 +97,7 @@ class SourceAttention(nn.Module):
 
         Args:
             memory: an encoded source with keys from `project`.
-            soft: bool scalar; see `models.attention.Alignment.align`.
+            soft: bool scalar; see `models.attention.Alignment`.
         """
         return AttendedSource(
             keys=memory.keys,
@@ -115,55 +108,39 @@ class SourceAttention(nn.Module):
         )
 
     @nn.nowrap
-    def score(
+    def weigh(
         self,
         source: AttendedSource,
         query: jax.Array,
+        time: jax.Array,
         previous: jax.Array | None = None,
-    ) -> jax.Array:
-        """Computes scores [B, R, S] of queries [B, R, D].
+        rng: jax.Array | None = None,
+    ) -> AlignmentOutput:
+        """Computes attention weights align(score(s, h)), a pure function.
 
         Args:
             source: an attended source.
             query: [B, R, D].
+            time: int scalar, the step, from 0.
             previous: [B, R, S], the previous step's weights, for a location-aware
                 score; None for other scores.
-        """
-        parameters = source.score_parameters
-        query = self.function.project_query(query, **parameters)
-        if previous is not None:
-            parameters = parameters | {"previous": previous}
-        return self.function.compare(query, source.keys, **parameters)
-
-    @nn.nowrap
-    def weigh(
-        self,
-        source: AttendedSource,
-        scores: jax.Array,
-        query: jax.Array,
-        time: jax.Array,
-        rng: jax.Array | None = None,
-    ) -> AlignmentOutput:
-        """Computes attention weights from scores.
-
-        Args:
-            source: an attended source.
-            scores: [B, R, S] from `score`.
-            query: [B, R, D], from which local-p predicts its position.
-            time: int scalar, the step, from 0.
             rng: PRNG key to sample a key; None for the most probable key.
 
         Returns:
             Weights [B, R, S] and the alignment's other results [B, R].
         """
-        aligned = self.align.align(
-            source.align_parameters,
-            scores,
+        parameters = source.score_parameters
+        projected = self.function.project_query(query, **parameters)
+        if previous is not None:
+            parameters = parameters | {"previous": previous}
+        aligned = self.align(
+            self.function.compare(projected, source.keys, **parameters),
             query=query,
             time=time,
             mask=source.mask,
             rng=rng,
             soft=source.soft,
+            parameters=source.align_parameters,
         )
         return aligned._replace(query=query) if detailed(self) else aligned
 
