@@ -1,4 +1,4 @@
-"""LSTM language model, and the base class of language models with recurrent layers.
+"""LSTM language model, and the interface of all language models.
 
 All language models have one interface: `model(tokens, carry, train=...)` returns the
 logits of the next token at each position, and the carry for the next part of the text;
@@ -24,8 +24,10 @@ from models.layers import Dropout, check_fields, logits
 from models.recurrent import STANDARD, Recurrence
 
 
-class RecurrentLanguageModel(nn.Module):
-    """Base class of language models with stacked recurrent layers.
+class LSTMLanguageModel(nn.Module):
+    """Language model of stacked LSTM layers.
+
+    A subclass with other layers overrides `layer`, `state` and `read`.
 
     Attributes:
         vocab_size: W.
@@ -46,14 +48,14 @@ class RecurrentLanguageModel(nn.Module):
     attends: ClassVar[bool] = False
 
     @nn.nowrap
-    def layer(self, number: int) -> Any:
+    def layer(self, number: int) -> nn.Module:
         """Returns layer `number`, counted from 0."""
-        raise NotImplementedError
+        return Recurrence("lstm", self.hidden, STANDARD)
 
     @nn.nowrap
     def state(self, batch: int) -> Any:
         """Returns the state of a layer before the first token of B texts."""
-        raise NotImplementedError
+        return jnp.zeros((batch, 2 * self.hidden))
 
     def setup(self):
         check_fields(self)
@@ -97,22 +99,4 @@ class RecurrentLanguageModel(nn.Module):
 
     def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         """Applies a layer to x [B, T, C]: outputs [B, T, D] and the next state."""
-        raise NotImplementedError
-
-
-class LSTMLanguageModel(RecurrentLanguageModel):
-    """Language model of LSTM layers; see `RecurrentLanguageModel`."""
-
-    @nn.nowrap
-    def layer(self, number: int) -> Recurrence:
-        """Returns layer `number`."""
-        return Recurrence("lstm", self.hidden, STANDARD)
-
-    @nn.nowrap
-    def state(self, batch: int) -> jax.Array:
-        """Returns the state [B, 2 D] of a layer before the first token."""
-        return jnp.zeros((batch, 2 * self.hidden))
-
-    def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        """Applies a layer: outputs [B, T, D] and the next state."""
         return layer(x, carry=state)

@@ -37,12 +37,9 @@ from base.ranges import SIZE, Choice
 from base.records import ScoreDetails
 from models.attention import MATCHING_SCORES, glorot_uniform
 from models.layers import Dense
-from models.lstm_language import RecurrentLanguageModel
+from models.lstm_language import LSTMLanguageModel
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Gates, StateMatrices
-
-# Arguments of a step of `tape_scan`: Matrices multiply, Shared is read, Input is per
-# token, Carry is passed on. Fusion... are their parts for deep fusion.
 
 
 class TapeMatrices(NamedTuple):
@@ -50,66 +47,6 @@ class TapeMatrices(NamedTuple):
 
     key: Matrix  # [D, A], W_h
     summary: Matrix  # [D, A], W_h~
-
-
-class FusionMatrices(NamedTuple):
-    """Weight matrices of deep fusion used inside the step."""
-
-    tape: TapeMatrices
-    gate: Matrix  # [D, D], the part of W_r for gamma~_t
-
-
-class LSTMNMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    gates: Matrix  # [D, 4 D], for i, f, o and c^ side by side
-    tape: TapeMatrices
-    fusion: FusionMatrices | None = None
-
-
-class FusionSource(NamedTuple):
-    """The other text of deep fusion."""
-
-    key: jax.Array  # [B, S, A], W_g gamma_j
-    value: jax.Array  # [B, S, 2 D], [gamma_j; alpha_j]
-    present: jax.Array  # [B, S], 1 at tokens, 0 at padding
-    v: jax.Array  # [A], u
-
-
-class LSTMNShared(NamedTuple):
-    """Other arrays used inside the step."""
-
-    v: jax.Array  # [A], v
-    source: FusionSource | None = None
-
-
-class FusionInput(NamedTuple):
-    """Contributions of the token x_t to deep fusion, computed for all steps at once."""
-
-    query: jax.Array  # [B, A], W_x x_t
-    gate: jax.Array  # [B, D], W_r x_t + b_r
-
-
-class LSTMNInput(NamedTuple):
-    """Contributions of the token x_t, computed for all steps at once."""
-
-    gates: jax.Array  # [B, 4 D], W x_t + b
-    query: jax.Array  # [B, A], W_x x_t
-    fusion: FusionInput | None = None
-
-
-class LSTMNCarry(NamedTuple):
-    """Vectors that the last token read from the tapes."""
-
-    summary: jax.Array  # [B, D], h~_{t-1}
-    source: jax.Array | None = None  # [B, D], gamma~_{t-1} of deep fusion
-
-
-class LSTMNOutput(NamedTuple):
-    """Output of a token."""
-
-    hidden: jax.Array  # [B, D], h_t
-    source_weights: jax.Array | None = None  # [B, S], of deep fusion
 
 
 def read(
@@ -140,70 +77,74 @@ def read(
 
 
 def lstmn(
-    w: LSTMNMatrices,
-    shared: LSTMNShared,
+    w: tuple[Matrix, TapeMatrices, Any],
+    shared: tuple[jax.Array, Any],
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
-    carry: LSTMNCarry,
-    x: LSTMNInput,
+    carry: tuple[jax.Array, jax.Array | None],
+    x: tuple[jax.Array, jax.Array, Any],
     score: str = "additive",
-) -> tuple[LSTMNCarry, tuple[jax.Array, jax.Array], LSTMNOutput, jax.Array]:
+) -> tuple[Any, tuple[jax.Array, jax.Array], Any, jax.Array]:
     """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9, for `tape_scan`.
 
     Args:
-        w: weight matrices.
-        shared: vectors of the scores, and the other text of deep fusion.
+        w: W for h~ [D, 4 D], with i, f, o and c^ side by side; the matrices of the
+            attention; and those of `fuse`, None without deep fusion.
+        shared: v [A], and the `source` of `fuse` or None.
         tape: keys [B, K, A] and values [B, K, 2 D] of previous tokens, in any order.
         valid: [B, K] bool, slots with a token.
-        carry: of the last token.
-        x: contributions of the token.
+        carry: h~_{t-1} [B, D], and gamma~_{t-1} of `fuse` or None.
+        x: of the token, W x_t + b [B, 4 D] and W_x x_t [B, A], computed for all tokens
+            at once, and the `x` of `fuse` or None.
         score: a key of `MATCHING_SCORES`.
 
     Returns:
-        The next carry; key and value of the token on the tape; its output; and the
-        weights s^t [B, K].
+        The next carry; key and value of the token on the tape; h_t [B, D] and, with
+        deep fusion, the weights [B, S] of the other text; and the weights s^t [B, K].
     """
+    (w_gates, w_tape, w_fusion), (v, source), (summary, gamma) = w, shared, carry
+    gates, query, x_fusion = x
     h_read, c_read, weights = read(  # h~_t, c~_t, s^t: eqs. 4 to 6
-        score, x.query, carry.summary, Tape(*tape, valid), w.tape, shared.v
+        score, query, summary, Tape(*tape, valid), w_tape, v
     )
-    gates = x.gates + h_read @ w.gates  # eq. 7
+    gates = gates + h_read @ w_gates  # eq. 7
     input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
     # eq. 8
     cell = nn.sigmoid(forget) * c_read + nn.sigmoid(input_) * nn.tanh(candidate)
-    gamma = attended = None
-    if shared.source is not None:
-        fused, gamma, attended = fuse(
-            w.fusion, shared.source, carry.source, x.fusion, score
-        )
+    attended = None
+    if source is not None:
+        fused, gamma, attended = fuse(w_fusion, source, gamma, x_fusion, score)
         cell = fused + cell
     hidden = nn.sigmoid(output) * nn.tanh(cell)  # eq. 9
-    entry = hidden @ w.tape.key, jnp.concatenate([hidden, cell], -1)
-    return LSTMNCarry(h_read, gamma), entry, LSTMNOutput(hidden, attended), weights
+    entry = hidden @ w_tape.key, jnp.concatenate([hidden, cell], -1)
+    return (h_read, gamma), entry, (hidden, attended), weights
 
 
 def fuse(
-    w: FusionMatrices,
-    source: FusionSource,
+    w: tuple[TapeMatrices, Matrix],
+    source: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
     gamma: jax.Array,
-    x: FusionInput,
+    x: tuple[jax.Array, jax.Array],
     score: str,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Deep fusion of one token with another text: Cheng et al. (2016), section 4.
 
     Args:
-        w: weight matrices.
-        source: the other text.
+        w: matrices of the attention, and the part of W_r for gamma~_t [D, D].
+        source: the other text: W_g gamma_j [B, S, A], [gamma_j; alpha_j] [B, S, 2 D], 1
+            at tokens and 0 at padding [B, S], and u [A].
         gamma: [B, D], gamma~_{t-1}.
-        x: contributions of the token.
+        x: W_x x_t [B, A] and W_r x_t + b_r [B, D].
         score: a key of `MATCHING_SCORES`.
 
     Returns:
         The addend r_t alpha~_t of the cell [B, D], gamma~_t [B, D] and the weights of
         the other text [B, S].
     """
-    tape = Tape(source.key, source.value, source.present > 0)
-    gamma, alpha, weights = read(score, x.query, gamma, tape, w.tape, source.v)
-    return nn.sigmoid(x.gate + gamma @ w.gate) * alpha, gamma, weights
+    (w_tape, w_gate), (key, value, present, u), (query, gate) = w, source, x
+    tape = Tape(key, value, present > 0)
+    gamma, alpha, weights = read(score, query, gamma, tape, w_tape, u)
+    return nn.sigmoid(gate + gamma @ w_gate) * alpha, gamma, weights
 
 
 class TapeAttention(nn.Module):
@@ -300,64 +241,54 @@ class LSTMNLayer(nn.Module):
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         valid = jnp.concatenate([state.valid, mask], 1)
         w, shared, inputs = self._prepare(x, source)
-        carry = LSTMNCarry(
-            state.summary, None if source is None else jnp.zeros_like(state.summary)
-        )
+        (_, w_tape, w_fusion), (v, other) = w, shared
+        gamma = None if source is None else jnp.zeros_like(state.summary)
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
-            key = state.value[..., :n] @ w.tape.key
-        (key, value), carry, y, weights = tape_scan(
+            key = state.value[..., :n] @ w_tape.key
+        (key, value), (summary, _), y, weights = tape_scan(
             partial(lstmn, score=self.score),
             w,
             shared,
             (key, state.value),
             valid,
-            carry,
+            (state.summary, gamma),
             jax.tree.map(_swap, inputs),
             empty=empty,
         )
         key, value, y, weights = jax.tree.map(_swap, (key, value, y, weights))
+        hidden, source_weights = y
         distance = jnp.arange(steps)[:, None] - jnp.arange(steps)
         on_tape = mask[:, None] & (distance > 0) & (distance <= slots)
         # The tape of a later part of a text also has the tokens before it.
-        tape = Tape(key, y.hidden, on_tape) if empty else None
-        weights = token_weights(weights)
-        self._record("intra", weights, tape, inputs.query, w.tape, shared.v)
+        tape = Tape(key, hidden, on_tape) if empty else None
+        self._record("intra", token_weights(weights), tape, inputs[1], w_tape, v)
         if source is not None:
-            tape = Tape(shared.source.key, source.key, source.valid[:, None])
-            query, w_tape, v = inputs.fusion.query, w.fusion.tape, shared.source.v
-            self._record("cross", y.source_weights, tape, query, w_tape, v)
+            tape = Tape(other[0], source.key, source.valid[:, None])
+            query, u = inputs[2][0], other[-1]
+            self._record("cross", source_weights, tape, query, w_fusion[0], u)
         values = jnp.concatenate([state.value, value], 1)
-        state = LSTMNState(values[:, -slots:], valid[:, -slots:], carry.summary)
-        return Tape(y.hidden, value, mask), state
+        state = LSTMNState(values[:, -slots:], valid[:, -slots:], summary)
+        return Tape(hidden, value, mask), state
 
-    def _prepare(
-        self, x: jax.Array, source: Tape | None
-    ) -> tuple[LSTMNMatrices, LSTMNShared, LSTMNInput]:
-        """Creates the parameters; computes the contributions of all tokens at once."""
+    def _prepare(self, x: jax.Array, source: Tape | None) -> tuple[Any, Any, Any]:
+        """Returns the arguments w, shared and x of `lstmn`, for all tokens at once."""
         n, additive = self.features, "v" in MATCHING_SCORES[self.score].parameters
         gates = Gates("lstm", n, STANDARD, name="input")(x)
         recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
         intra = TapeAttention(n, self.score_hidden, additive, name="intra")
-        query, intra_matrices, v = intra(x)
+        query, w_tape, v = intra(x)
         if source is None:
-            matrices = LSTMNMatrices(recurrent.gates, intra_matrices)
-            return matrices, LSTMNShared(v), LSTMNInput(gates, query)
+            return (recurrent.gates, w_tape, None), (v, None), (gates, query, None)
         inter = TapeAttention(n, self.score_hidden, additive, name="inter")
-        source_query, inter_matrices, u = inter(x)
-        gate = self.param("gate", STANDARD.kernel, (n, n))
-        fusion = FusionSource(
-            key=source.key @ inter_matrices.key,
-            value=source.value,
-            present=source.valid.astype(x.dtype),
-            v=u,
-        )
-        fusion_input = FusionInput(source_query, Dense(n, name="input_gate")(x))
-        fusion_matrices = FusionMatrices(inter_matrices, gate)
+        source_query, w_source, u = inter(x)
+        w_fusion = w_source, self.param("gate", STANDARD.kernel, (n, n))
+        key, present = source.key @ w_source.key, source.valid.astype(x.dtype)
+        x_fusion = source_query, Dense(n, name="input_gate")(x)
         return (
-            LSTMNMatrices(recurrent.gates, intra_matrices, fusion_matrices),
-            LSTMNShared(v, fusion),
-            LSTMNInput(gates, query, fusion_input),
+            (recurrent.gates, w_tape, w_fusion),
+            (v, (key, source.value, present, u)),
+            (gates, query, x_fusion),
         )
 
     def _record(
@@ -391,10 +322,10 @@ def _swap(x: jax.Array) -> jax.Array:
     return jnp.swapaxes(x, 0, 1)
 
 
-class LSTMNLanguageModel(RecurrentLanguageModel):
+class LSTMNLanguageModel(LSTMLanguageModel):
     """Language model of LSTMN layers: Cheng et al. (2016), section 5.1.
 
-    The defaults of `RecurrentLanguageModel` are the paper's.
+    The defaults of `LSTMLanguageModel` are the paper's.
 
     Attributes:
         memory: K, the number of slots of a tape.

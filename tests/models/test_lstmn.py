@@ -18,15 +18,8 @@ from models.attention import MATCHING_SCORES
 from models.cells import LSTMMatrices, lstm
 from models.lstm_language import LSTMLanguageModel
 from models.lstmn import (
-    FusionInput,
-    FusionMatrices,
-    FusionSource,
-    LSTMNCarry,
-    LSTMNInput,
     LSTMNLanguageModel,
     LSTMNLayer,
-    LSTMNMatrices,
-    LSTMNShared,
     LSTMNState,
     TapeMatrices,
 )
@@ -67,45 +60,44 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
     def tape_weights():
         return TapeMatrices(draw(D, A), draw(D, A))
 
-    w, shared = LSTMNMatrices(draw(D, 4 * D), tape_weights()), LSTMNShared(draw(A))
-    x, carry = LSTMNInput(draw(B, 4 * D), draw(B, A)), LSTMNCarry(draw(B, D))
+    w_gates, w_tape, v = draw(D, 4 * D), tape_weights(), draw(A)
+    x_gates, query, carry = draw(B, 4 * D), draw(B, A), draw(B, D)
     key, value = draw(B, K, A), draw(B, K, 2 * D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
+    w_fusion = other = fused = x_fusion = None
     if deep:
-        w = w._replace(fusion=FusionMatrices(tape_weights(), draw(D, D)))
+        w_fusion = tape_weights(), draw(D, D)
         present = (jnp.arange(S) < jnp.array([[S], [2]])).astype(jnp.float64)
-        other = FusionSource(draw(B, S, A), draw(B, S, 2 * D), present, draw(A))
-        shared = shared._replace(source=other)
-        x = x._replace(fusion=FusionInput(draw(B, A), draw(B, D)))
-        carry = carry._replace(source=draw(B, D))
-    following, entry, output, weights = lstmn.lstmn(
-        w, shared, (key, value), valid, carry, x
+        other = draw(B, S, A), draw(B, S, 2 * D), present, draw(A)
+        x_fusion, fused = (draw(B, A), draw(B, D)), draw(B, D)
+    following, entry, (hidden, attended), weights = lstmn.lstmn(
+        (w_gates, w_tape, w_fusion),
+        (v, other),
+        (key, value),
+        valid,
+        (carry, fused),
+        (x_gates, query, x_fusion),
     )
     for b in range(B):
         summary, previous, s = read_in_a_loop(
-            x.query[b], carry[0][b], key[b], value[b], valid[b], w=w.tape, v=shared.v
+            query[b], carry[b], key[b], value[b], valid[b], w=w_tape, v=v
         )
-        gates = np.asarray(x.gates[b] + summary @ w.gates)
+        gates = np.asarray(x_gates[b] + summary @ w_gates)
         i, f, o, g = gates.reshape(4, D)
         c = sigmoid(f) * previous + sigmoid(i) * np.tanh(g)
         if deep:
+            text = [leaf[b] for leaf in other[:3]]
             gamma, alpha, p = read_in_a_loop(
-                x.fusion.query[b],
-                carry[1][b],
-                other.key[b],
-                other.value[b],
-                other.present[b],
-                w=w.fusion.tape,
-                v=other.v,
+                x_fusion[0][b], fused[b], *text, w=w_fusion[0], v=other[3]
             )
-            c += sigmoid(np.asarray(x.fusion.gate[b] + gamma @ w.fusion.gate)) * alpha
-            np.testing.assert_allclose(output.source_weights[b], p, atol=1e-12)
+            c += sigmoid(np.asarray(x_fusion[1][b] + gamma @ w_fusion[1])) * alpha
+            np.testing.assert_allclose(attended[b], p, atol=1e-12)
             np.testing.assert_allclose(following[1][b], gamma, atol=1e-12)
         h = sigmoid(o) * np.tanh(c)
         np.testing.assert_allclose(weights[b], s, atol=1e-12)
         np.testing.assert_allclose(following[0][b], summary, atol=1e-12)
-        np.testing.assert_allclose(output.hidden[b], h, atol=1e-12)
-        np.testing.assert_allclose(entry[0][b], h @ w.tape.key, atol=1e-12)
+        np.testing.assert_allclose(hidden[b], h, atol=1e-12)
+        np.testing.assert_allclose(entry[0][b], h @ w_tape.key, atol=1e-12)
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
 
 
