@@ -70,8 +70,8 @@ def _tape_scan(step, matrices, shared, slots, valid, carry, inputs, *, empty=Fal
     return entries, carry, y, s
 
 
-def _slots(state: memory.Memory) -> jax.Array:
-    return jnp.swapaxes(state.transposed, -1, -2)
+def _slots(state: jax.Array) -> jax.Array:
+    return jnp.swapaxes(state, -1, -2)
 
 
 def _address(state, previous, **options):
@@ -83,8 +83,7 @@ def _read(weights, state):
 
 
 def _write(state, weights, erase, add):
-    written = attention.memory.write(_slots(state), weights, erase, add)
-    return memory.Memory(jnp.swapaxes(written, -1, -2))
+    return _slots(attention.memory.write(_slots(state), weights, erase, add))
 
 
 def _context(encode, inputs, w, b, *, mask=None):

@@ -22,19 +22,18 @@ constant memory, which learned fastest, follow Collier and Beel (2018), section 
 """
 
 import functools
-import itertools
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.memory import Memory, address, read, write
-from attention.fast.scan import Matrix, scan
+from attention.fast.memory import address, read, write
+from attention.fast.scan import scan
 from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
 from base.records import MemoryDetails
-from models.cells import LSTMMatrices, batch_first, lstm, time_first
+from models.cells import batch_first, lstm, time_first
 from models.layers import Dense, check_fields
 from models.recording import sow_attention
 from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
@@ -71,46 +70,13 @@ def _clip_gradient(limit, _, gradient):
 bounded_gradient.defvjp(lambda x, limit: (x, None), _clip_gradient)
 
 
-class NTMMatrices(NamedTuple):
-    """Weight matrices used inside the step."""
-
-    reads: Matrix  # [R M, G], multiplies the previous read vectors
-    state: LSTMMatrices | None  # of an LSTM controller
-    heads: Matrix  # [D, P], from the controller to the head parameters
-
-
 class NTMCarry(NamedTuple):
     """State of the machine between steps."""
 
     state: jax.Array | None  # [B, 1, 2 D] of an LSTM controller
     reads: jax.Array  # [B, 1, R M], read vectors
-    memory: Memory  # [B, M, N]
+    memory: jax.Array  # [B, M, N]
     weights: jax.Array  # [B, H, N], read heads first
-
-
-class NTMStep(NamedTuple):
-    """Outputs of one step."""
-
-    hidden: jax.Array  # [B, 1, D] of the controller
-    reads: jax.Array  # [B, 1, R M]
-    weights: jax.Array  # [B, H, N]
-
-
-class Addressing(NamedTuple):
-    """Parameters of `address` for every head."""
-
-    key: jax.Array  # [B, H, M]
-    strength: jax.Array  # [B, H]
-    gate: jax.Array  # [B, H]
-    shifts: jax.Array  # [B, H, J]
-    sharpening: jax.Array  # [B, H]
-
-
-class Writing(NamedTuple):
-    """Parameters of `write` for every write head."""
-
-    erase: jax.Array  # [B, W, M]
-    add: jax.Array  # [B, W, M]
 
 
 class NeuralTuringMachine(nn.Module):
@@ -187,18 +153,34 @@ class NeuralTuringMachine(nn.Module):
         """
         del train
         lstm = self.recurrent() if self.controller == "lstm" else None
-        _, steps = scan(
+        _, (hidden, reads, weights) = scan(
             self._step,
-            NTMMatrices(reads=self.from_reads, state=lstm, heads=self.to_heads),
+            (self.from_reads, lstm, self.to_heads),
             self.to_heads_bias,
             self._start(len(inputs)),
             time_first(self.gates(inputs)),
         )
-        weights = jnp.moveaxis(steps.weights, 0, 2)  # [B, H, T, N]
-        hidden, reads = batch_first(steps.hidden), batch_first(steps.reads)
-        logits = self.output(jnp.concatenate([hidden, reads], axis=-1))
-        # Both records have the same details.
-        details = functools.cache(lambda: self._details(steps, weights, inputs, logits))
+        weights = jnp.moveaxis(weights, 0, 2)  # [B, H, T, N]
+        outputs = jnp.concatenate([batch_first(hidden), batch_first(reads)], axis=-1)
+        logits = self.output(outputs)
+
+        @functools.cache  # both records have the same details
+        def details() -> MemoryDetails:
+            parameters = self._head_parameters(
+                hidden @ self.to_heads + self.to_heads_bias
+            )
+            parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
+            start = self._start(len(inputs))
+            return MemoryDetails(
+                weights,
+                **parameters[0],
+                **parameters[1],
+                start=start.memory.mT,
+                focus=start.weights,
+                inputs=inputs,
+                outputs=logits,
+            )
+
         axes = {"queries": "steps", "keys": "memory"}
         read, written = jnp.split(weights, [self.read_heads], axis=1)
         sow_attention(self, read, details, kind="read", **axes)
@@ -207,55 +189,62 @@ class NeuralTuringMachine(nn.Module):
 
     @nn.nowrap
     def _step(
-        self, w: NTMMatrices, bias: jax.Array, carry: NTMCarry, gates: jax.Array
-    ) -> tuple[NTMCarry, NTMStep]:
+        self, w: Any, bias: jax.Array, carry: NTMCarry, gates: jax.Array
+    ) -> tuple[NTMCarry, tuple[jax.Array, jax.Array, jax.Array]]:
         """Computes one step of controller and heads: section 3.
 
         Args:
-            w: the matrices.
+            w: the matrices of the read vectors [R M, G], of an LSTM controller or None,
+                and of the heads [D, P].
             bias: [P], added to the head parameters.
             carry: from the previous step.
             gates: [B, 1, G], the input's contribution to the controller's gates.
 
         Returns:
-            The next carry and the step's outputs.
+            The next carry; the controller's state [B, 1, D], the read vectors
+            [B, 1, R M] and the weights [B, H, N].
         """
-        gates = gates + carry.reads @ w.reads
+        from_reads, recurrent, to_heads = w
+        gates = gates + carry.reads @ from_reads
         if self.controller == "lstm":
-            state = lstm(gates, carry.state, w.state)
+            state = lstm(gates, carry.state, recurrent)
             hidden = state[..., : self.hidden]
         else:
             state, hidden = None, nn.tanh(gates)
-        addressing, writing = self._head_parameters(hidden @ w.heads + bias)
+        addressing, writing = self._head_parameters(hidden @ to_heads + bias)
 
         # Eqs. 5 to 9.
-        weights = address(carry.memory, carry.weights, **addressing._asdict())
+        weights = address(carry.memory, carry.weights, **addressing)
         read_weights, write_weights = jnp.split(weights, [self.read_heads], axis=-2)
         reads = read(read_weights, carry.memory)  # eq. 2
         reads = reads.reshape(carry.reads.shape)
         # Eqs. 3 and 4.
-        memory = write(carry.memory, write_weights, **writing._asdict())
+        memory = write(carry.memory, write_weights, **writing)
 
         carry = NTMCarry(state=state, reads=reads, memory=memory, weights=weights)
         carry = bounded_gradient(carry, _MAX_GRADIENT)
-        return carry, NTMStep(hidden=hidden, reads=reads, weights=weights)
+        return carry, (hidden, reads, weights)
 
     @nn.nowrap
-    def _head_parameters(self, x: jax.Array) -> tuple[Addressing, Writing]:
-        """Splits [B, 1, P] into head parameters and applies their activations."""
+    def _head_parameters(
+        self, x: jax.Array
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        """Returns the arguments of `address` and of `write` from x [..., B, 1, P]."""
         heads, m = self.read_heads + self.write_heads, self.width
         addressing, writing = jnp.split(x, [heads * self._addressing_width], axis=-1)
-        addressing = addressing.reshape(-1, heads, self._addressing_width)
-        erase, add = jnp.split(writing.reshape(-1, self.write_heads, 2 * m), 2, axis=-1)
+        batch = x.shape[:-2]
+        addressing = addressing.reshape(*batch, heads, self._addressing_width)
+        writing = writing.reshape(*batch, self.write_heads, 2 * m)
+        erase, add = jnp.split(writing, 2, axis=-1)
         return (
-            Addressing(
+            dict(
                 key=nn.tanh(addressing[..., :m]),
                 strength=nn.softplus(addressing[..., m]),
                 gate=nn.sigmoid(addressing[..., m + 1]),
                 shifts=nn.softmax(addressing[..., m + 2 : -1]),
                 sharpening=1 + nn.softplus(addressing[..., -1]),
             ),
-            Writing(erase=nn.sigmoid(erase), add=nn.tanh(add)),
+            dict(erase=nn.sigmoid(erase), add=nn.tanh(add)),
         )
 
     def _start(self, batch: int) -> NTMCarry:
@@ -275,24 +264,8 @@ class NeuralTuringMachine(nn.Module):
         return NTMCarry(
             state=state,
             reads=nn.tanh(reads),
-            memory=Memory(jnp.broadcast_to(memory, (batch, *shape))),
+            memory=jnp.broadcast_to(memory, (batch, *shape)),
             weights=jnp.zeros((batch, heads, self.slots)).at[..., 0].set(1),
-        )
-
-    def _details(
-        self, steps: NTMStep, weights: jax.Array, inputs: jax.Array, logits: jax.Array
-    ) -> MemoryDetails:
-        heads = steps.hidden @ self.to_heads + self.to_heads_bias
-        parameters = jax.vmap(self._head_parameters)(heads)
-        parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
-        start = self._start(len(inputs))
-        return MemoryDetails(
-            weights,
-            *itertools.chain(*parameters),
-            start=jnp.swapaxes(start.memory.transposed, 1, 2),
-            focus=start.weights,
-            inputs=inputs,
-            outputs=logits,
         )
 
 

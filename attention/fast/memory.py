@@ -1,7 +1,7 @@
 """Memory access of the Neural Turing Machine, equal to `attention.memory` but faster.
 
-`address`, `read` and `write` take the memory as a `Memory`, whose array is transposed:
-operations on all slots then run along the longer, contiguous axis. The derivatives of
+The memory is transposed, [..., M, N]: operations on all slots then run along the
+longer, contiguous axis. The derivatives of
 `address` and `write` are written out: a scan stores only the memory, the weights and
 the head parameters, and its backward pass recomputes the rest.
 
@@ -13,7 +13,6 @@ width; J shifts.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,18 +23,8 @@ from ..memory import interpolate, sharpen, shift
 _MIN_SQUARE = 1e-24  # shorter vectors count as 0: the derivative would overflow
 
 
-class Memory(NamedTuple):
-    """Memory matrix, stored transposed.
-
-    Attributes:
-        transposed: [..., M, N].
-    """
-
-    transposed: jax.Array
-
-
 def address(
-    memory: Memory,
+    memory: jax.Array,
     previous: jax.Array,
     *,
     key: jax.Array,
@@ -46,22 +35,15 @@ def address(
 ) -> jax.Array:
     """NTM addressing in four stages, [..., H, N] weights.
 
-    See `attention.memory.address` for arguments and errors; the memory is a `Memory`.
+    See `attention.memory.address` for arguments and errors.
     """
     query = key * (strength * _inverse_norm(key, axis=-1))[..., None]
-    return _address(memory.transposed, previous, query, gate, shifts, sharpening)
+    return _address(memory, previous, query, gate, shifts, sharpening)
 
 
-def read(weights: jax.Array, memory: Memory) -> jax.Array:
+def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
     """Read vectors [..., H, M] by weights [..., H, N]; see `attention.memory.read`."""
-    return _sum_over_slots(weights, memory.transposed)
-
-
-def write(
-    memory: Memory, weights: jax.Array, erase: jax.Array, add: jax.Array
-) -> Memory:
-    """Memory write by erase and add; see `attention.memory.write`."""
-    return Memory(_write(memory.transposed, weights, erase, add))
+    return jnp.einsum("...hn,...mn->...hm", weights, memory)
 
 
 def _inverse_norm(x, axis):
@@ -74,11 +56,6 @@ def _inverse_norm(x, axis):
 def _outer(left, right):
     """Outer products of [..., H, M] and [..., H, N], summed over heads: [..., M, N]."""
     return jnp.einsum("...hm,...hn->...mn", left, right)
-
-
-def _sum_over_slots(weights, memory):
-    """Product of [..., H, N] and the transpose of [..., M, N]: [..., H, M]."""
-    return jnp.einsum("...hn,...mn->...hm", weights, memory)
 
 
 def _content_scores(memory, query):
@@ -112,7 +89,7 @@ def _address_backward(inputs, gradient):
     product_gradient = scores_gradient * inverse
     radial = inverse**2 * jnp.sum(scores_gradient * scores, axis=-2, keepdims=True)
     memory_gradient = _outer(query, product_gradient) - memory * radial
-    query_gradient = _sum_over_slots(product_gradient, memory)
+    query_gradient = read(product_gradient, memory)
     return memory_gradient, previous_gradient, query_gradient, *others
 
 
@@ -139,14 +116,17 @@ def _retained(weights, erase):
 
 
 @jax.custom_vjp
-def _write(memory, weights, erase, add):
+def write(
+    memory: jax.Array, weights: jax.Array, erase: jax.Array, add: jax.Array
+) -> jax.Array:
+    """Memory write by erase and add; see `attention.memory.write`."""
     retained = math.prod(_retained(*_split_heads(weights, erase)))
     return memory * retained + _outer(add, weights)
 
 
 def _write_forward(memory, weights, erase, add):
     residuals = memory, *_split_heads(weights, erase), add
-    return _write(memory, weights, erase, add), residuals
+    return write(memory, weights, erase, add), residuals
 
 
 def _write_backward(residuals, gradient):
@@ -156,14 +136,14 @@ def _write_backward(residuals, gradient):
     erase_gradient, erased = [], []
     for h, (w, e) in enumerate(zip(weights, erase, strict=True)):
         by_others = product * math.prod(retained[:h] + retained[h + 1 :])
-        erase_gradient.append(-_sum_over_slots(w, by_others))
+        erase_gradient.append(-read(w, by_others))
         erased.append(jnp.swapaxes(e, -1, -2) @ by_others)
     return (
         gradient * math.prod(retained),
         add @ gradient - jnp.concatenate(erased, axis=-2),
         jnp.concatenate(erase_gradient, axis=-2),
-        _sum_over_slots(jnp.concatenate(weights, axis=-2), gradient),
+        read(jnp.concatenate(weights, axis=-2), gradient),
     )
 
 
-_write.defvjp(_write_forward, _write_backward)
+write.defvjp(_write_forward, _write_backward)

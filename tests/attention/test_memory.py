@@ -16,21 +16,14 @@ BATCH, HEADS, SLOTS, WIDTH, TAPS = 2, 3, 7, 5, 3
 
 
 def on_transposed(function):
-    """Wraps a fast function to take and return memories [..., N, M]."""
-
-    def call(*, memory, **arguments):
-        memory = fast.Memory(jnp.swapaxes(memory, -1, -2))
-        result = function(memory=memory, **arguments)
-        if isinstance(result, fast.Memory):
-            return jnp.swapaxes(result.transposed, -1, -2)
-        return result
-
-    return call
+    """Wraps a fast function to take memories [..., N, M]."""
+    return lambda *, memory, **arguments: function(memory=memory.mT, **arguments)
 
 
-NAMES = ("address", "read", "write")
 WRAPPED = types.SimpleNamespace(
-    **{name: on_transposed(getattr(fast, name)) for name in NAMES}
+    address=on_transposed(fast.address),
+    read=on_transposed(fast.read),
+    write=lambda **arguments: on_transposed(fast.write)(**arguments).mT,
 )
 
 
