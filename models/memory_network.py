@@ -30,7 +30,6 @@ The language model of section 5 has memories of single words, the most recent on
 `MemoryNetworkLanguageModel`.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -168,7 +167,7 @@ class MemoryNetwork(nn.Module):
         query_table = self.tables[0 if adjacent else 2]  # B
         u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
         samples = train and self.alignment == "gumbel"
-        hops, parts = [], []
+        weights, positions, parts = [], [], []
         for k in range(self.hops):
             layer = k if adjacent else 0
             m, c = memories[layer : layer + 2]
@@ -184,8 +183,18 @@ class MemoryNetwork(nn.Module):
             o = p @ c  # o^k = sum_i p_i^k c_i^k
             previous = u if adjacent else u @ self.state_kernel  # u^k, or H u^k
             u = previous + o
-            hops.append((p, aligned.position))
-        self._record(*zip(*hops, strict=True), parts, mask)
+            weights.append(p)
+            positions.append(aligned.position)
+        sow_attention(
+            self,
+            jnp.concatenate(weights, 1)[:, None],
+            lambda: score_details([hop() for hop in parts], mask[:, None]),
+            position=None if positions[0] is None else jnp.stack(positions, -1),
+            **self.alignments[0].record_fields,
+            kind="memory",
+            queries="hops",
+            keys="sentences",
+        )
         w = self.tables[-1].T if adjacent else self.answer_kernel  # W
         x = (u @ w)[:, 0, : self.vocab_size]
         return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
@@ -212,25 +221,6 @@ class MemoryNetwork(nn.Module):
             time = table[self.vocab_size - 1 + times]
             memories[n] += jnp.where(times[..., None] > 0, time, 0)
         return memories, self.empty_slots | filled[:, None]
-
-    def _record(
-        self,
-        weights: Sequence[jax.Array],
-        position: Sequence[jax.Array | None],
-        parts: Sequence[Callable[[], ScoreParts | None]],
-        mask: jax.Array,
-    ) -> None:
-        """Sows the attention of all hops, [B, 1, N] each."""
-        sow_attention(
-            self,
-            jnp.concatenate(weights, 1)[:, None],
-            lambda: score_details([hop() for hop in parts], mask[:, None]),
-            position=None if position[0] is None else jnp.stack(position, -1),
-            **self.alignments[0].record_fields,
-            kind="memory",
-            queries="hops",
-            keys="sentences",
-        )
 
     def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
         """Embeds sentences without their time index, sum_j l_j * A x_j.

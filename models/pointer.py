@@ -21,7 +21,7 @@ Q queries, T or R; F features of an input; C width of an embedding; D width of a
 A hidden width of a score; G width of a cell's gates.
 """
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +29,12 @@ from flax import linen as nn
 
 from attention.core import attend, masked_scores, masked_softmax
 from attention.fast.linear import linear
-from attention.fast.scan import Matrix, scan
+from attention.fast.scan import scan
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
 from models.attention import Score
-from models.cells import CELLS, CellMatrices, run_cell, time_first
+from models.cells import CELLS, run_cell, time_first
 from models.layers import Dense, check_fields
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
@@ -81,23 +81,6 @@ class Table(nn.Module):
         return jnp.concatenate([inputs, start])
 
 
-class ProcessMatrices(NamedTuple):
-    """Weight matrices used inside the process step."""
-
-    state: CellMatrices  # multiplies q
-    read: Matrix  # [D, G], multiplies r
-    inputs: Matrix  # [B, S, D], the m_i
-
-
-class ProcessShared(NamedTuple):
-    """Other arrays used inside the process step."""
-
-    bias: jax.Array  # [G]
-    keys: jax.Array  # [B, S, A or D], the m_i projected for the score
-    mask: jax.Array  # [B, 1, S] bool
-    score: dict[str, jax.Array]  # parameters of the score
-
-
 class Process(nn.Module):
     """Process block: Vinyals et al. (2016), section 4.2, eqs. 3 to 7.
 
@@ -126,31 +109,22 @@ class Process(nn.Module):
         states = StateMatrices(self.cell, n, self.inits, name="state")()
         parameters = self.score.parameters(n, n)
 
-        def step(
-            w: ProcessMatrices,
-            shared: ProcessShared,
-            carry: tuple[jax.Array, jax.Array],
-            _: jax.Array,
-        ) -> tuple[tuple[jax.Array, jax.Array], None]:
+        def step(w: Any, shared: Any, carry: Any, _: jax.Array) -> tuple[Any, None]:
+            (w_state, w_read, inputs), (bias, keys, mask, p) = w, shared
             state, r = carry
-            state = cell.step(r @ w.read + shared.bias, state, w.state)  # eq. 3
-            q = state[..., :n]
-            query = score.project_query(q, **shared.score)
-            e = score.compare(query, shared.keys, **shared.score)  # eq. 4
-            a = masked_softmax(e, shared.mask)  # eq. 5
-            r = a @ w.inputs  # eq. 6
+            state = cell.step(r @ w_read + bias, state, w_state)  # eq. 3
+            query = score.project_query(state[..., :n], **p)  # of q
+            e = score.compare(query, keys, **p)  # eq. 4
+            a = masked_softmax(e, mask)  # eq. 5
+            r = a @ inputs  # eq. 6
             return (state, r), None  # eq. 7: q and r together are q*
 
-        matrices = ProcessMatrices(state=states, read=kernel, inputs=m)
-        shared = ProcessShared(
-            bias=bias,
-            keys=score.project(m, **parameters),
-            mask=mask[:, None],
-            score=parameters,
-        )
+        shared = bias, score.project(m, **parameters), mask[:, None], parameters
         state = jnp.zeros((len(m), 1, cell.carry_width * n), m.dtype)
         carry = state, state[..., :n]
-        (state, r), _ = scan(step, matrices, shared, carry, jnp.arange(self.steps))
+        (state, r), _ = scan(
+            step, (states, kernel, m), shared, carry, jnp.arange(self.steps)
+        )
         return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
 
 
