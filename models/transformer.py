@@ -13,7 +13,7 @@ width of a head; W vocabulary; R hypotheses that share one source; L maximum dec
 length.
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,55 +103,32 @@ class Residual(nn.Module):
         return x if self.norm == "pre" else self.layer_norm(x)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward: Vaswani et al. (2017), section 3.1.
+class Layer(nn.Module):
+    """Self-attention, cross-attention and feed-forward: section 3.1.
 
     Attributes:
-        self_attention, feed_forward: the sub-layers.
+        self_attention, feed_forward: sub-layers.
         norm: "post" or "pre".
         rate: dropout rate.
+        cross_attention: sub-layer of a decoder; None in an encoder.
     """
 
     self_attention: SelfAttention
     feed_forward: FeedForward
     norm: str
     rate: float
+    cross_attention: CrossAttention | None = None
 
     def setup(self):
-        self.residuals = [Residual(self.norm, self.rate) for _ in range(2)]
-
-    def __call__(self, x: jax.Array, mask: jax.Array, *, train: bool) -> jax.Array:
-        """Maps [B, S, C] to [B, S, C]; `mask` broadcasts to [B, H, S, S]."""
-        first, second = self.residuals
-        y = self.self_attention(first.pre(x), mask)
-        x = first.post(x, y, train=train)
-        y = self.feed_forward(second.pre(x))
-        return second.post(x, y, train=train)
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward: section 3.1.
-
-    Attributes:
-        self_attention, cross_attention, feed_forward: the sub-layers.
-        norm, rate: see `EncoderLayer`.
-    """
-
-    self_attention: SelfAttention
-    cross_attention: CrossAttention
-    feed_forward: FeedForward
-    norm: str
-    rate: float
-
-    def setup(self):
-        self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
+        count = 2 if self.cross_attention is None else 3
+        self.residuals = [Residual(self.norm, self.rate) for _ in range(count)]
 
     def __call__(
         self,
         x: jax.Array,
-        causal: jax.Array,
-        source: ProjectedMemory,
         mask: jax.Array,
+        source: ProjectedMemory | None = None,
+        source_mask: jax.Array | None = None,
         *,
         train: bool,
     ) -> jax.Array:
@@ -159,19 +136,20 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: [B, T, C].
-            causal: mask of self-attention, bool, broadcasts to [B, H, T, T].
-            source: from `CrossAttention.project_memory`.
-            mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
+            mask: mask of self-attention, bool, broadcasts to [B, H, T, T].
+            source: from `CrossAttention.project_memory`, in a decoder.
+            source_mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
             train: whether dropout is on.
         """
-        first, second, third = self.residuals
-        y = self.self_attention(first.pre(x), causal)
+        first, *others, last = self.residuals
+        y = self.self_attention(first.pre(x), mask)
         x = first.post(x, y, train=train)
-        time = jnp.arange(x.shape[1])
-        y, _ = self.cross_attention.read(second.pre(x), source, mask, time)
-        x = second.post(x, y, train=train)
-        y = self.feed_forward(third.pre(x))
-        return third.post(x, y, train=train)
+        for second in others:
+            time = jnp.arange(x.shape[1])
+            y, _ = self.cross_attention.read(second.pre(x), source, source_mask, time)
+            x = second.post(x, y, train=train)
+        y = self.feed_forward(last.pre(x))
+        return last.post(x, y, train=train)
 
     def step(
         self,
@@ -291,9 +269,43 @@ class Transformer(nn.Module):
             self.target_positions = table("target_positions", self.max_length)
         self.embedding_dropout = Dropout(self.dropout)
 
+        common = {
+            "features": self.d_model,
+            "heads": self.heads,
+            "score_hidden": self.score_hidden,
+            "max_length": self.max_length,
+            "dtype": dtype,
+        }
+
+        def self_attention(kind: str, layer: int, score: str, tokens: str) -> Any:
+            relative = self.positions == "relative"
+            return SelfAttention(
+                **common,
+                score=score,
+                max_distance=self.max_distance if relative else None,
+                rotary=self.positions == "rotary",
+                kind=kind,
+                layer=layer,
+                queries=tokens,
+                keys=tokens,
+            )
+
+        def cross_attention(layer: int) -> CrossAttention:
+            return CrossAttention(
+                **common,
+                score=self.cross_score,
+                alignment=self.cross_alignment,
+                window=self.window,
+                temperature=self.temperature,
+                kind="cross",
+                layer=layer,
+                queries="target",
+                keys="source",
+            )
+
         self.encoder = [
-            EncoderLayer(
-                self._self_attention("encoder", self.encoder_score, "source", layer),
+            Layer(
+                self_attention("encoder", layer, self.encoder_score, "source"),
                 FeedForward(self.d_ff, dtype),
                 norm=self.norm,
                 rate=self.dropout,
@@ -301,55 +313,18 @@ class Transformer(nn.Module):
             for layer in range(self.encoder_layers)
         ]
         self.decoder = [
-            DecoderLayer(
-                self._self_attention("decoder", self.decoder_score, "previous", layer),
-                self._cross_attention(layer),
+            Layer(
+                self_attention("decoder", layer, self.decoder_score, "previous"),
                 FeedForward(self.d_ff, dtype),
                 norm=self.norm,
                 rate=self.dropout,
+                cross_attention=cross_attention(layer),
             )
             for layer in range(self.decoder_layers)
         ]
         if self.norm == "pre":
             self.encoder_norm = LayerNorm()
             self.decoder_norm = LayerNorm()
-
-    def _self_attention(
-        self, kind: str, score: str, tokens: str, layer: int
-    ) -> SelfAttention:
-        """Creates the self-attention of a layer; for use in `setup`."""
-        return SelfAttention(
-            features=self.d_model,
-            heads=self.heads,
-            score=score,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            max_distance=self.max_distance if self.positions == "relative" else None,
-            rotary=self.positions == "rotary",
-            dtype=jnp.dtype(self.dtype),
-            kind=kind,
-            layer=layer,
-            queries=tokens,
-            keys=tokens,
-        )
-
-    def _cross_attention(self, layer: int) -> CrossAttention:
-        """Creates the cross-attention of a layer; for use in `setup`."""
-        return CrossAttention(
-            features=self.d_model,
-            heads=self.heads,
-            score=self.cross_score,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            alignment=self.cross_alignment,
-            window=self.window,
-            temperature=self.temperature,
-            dtype=jnp.dtype(self.dtype),
-            kind="cross",
-            layer=layer,
-            queries="target",
-            keys="source",
-        )
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Computes the logits of every target token given the tokens before it.
@@ -367,9 +342,8 @@ class Transformer(nn.Module):
         sentence, position = _segments(target)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
         previous = jnp.where(position == 0, BOS, previous)
-        x = self._embed(previous, self.target_table)
         length = target.shape[1]
-        x = self._add_positions(x, position, length, self.target_positions)
+        x = self._embed("target", previous, position, length)
         x = self.embedding_dropout(x, deterministic=not train)
         causal = causal_mask(length, length)
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
@@ -382,8 +356,7 @@ class Transformer(nn.Module):
         """Encodes sources [B, S] of int32 ids, padded with 0."""
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
-        x = self._embed(source, self.source_table)
-        x = self._add_positions(x, position, source.shape[1], self.source_positions)
+        x = self._embed("source", source, position, source.shape[1])
         x = self.embedding_dropout(x, deterministic=not train)
         for layer in self.encoder:
             x = layer(x, mask, train=train)
@@ -421,9 +394,7 @@ class Transformer(nn.Module):
             [B, R, S] of the last layer, the mean of its heads.
         """
         path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
-        x = self._embed(token, self.target_table)
-        length = path.shape[-1]
-        x = self._add_positions(x, carry.time, length, self.target_positions)
+        x = self._embed("target", token, carry.time, path.shape[-1])
         mask = padding_mask(memory.mask)[:, None]
         caches = []
         for layer, cache, source in zip(
@@ -436,30 +407,28 @@ class Transformer(nn.Module):
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), weights.mean(1)
 
-    def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
-        """Embeds ids [B, T], times sqrt(C): [B, T, C] float32."""
-        return table[ids] * self.d_model**0.5
-
-    def _add_positions(
-        self,
-        x: jax.Array,
-        position: jax.Array,
-        length: int,
-        table: jax.Array | None,
+    def _embed(
+        self, side: str, ids: jax.Array, position: jax.Array, length: int
     ) -> jax.Array:
-        """Adds absolute positions to embeddings [B, T, C].
+        """Embeds ids, times sqrt(C), and adds absolute positions: [B, T, C] float32.
 
         Args:
-            x: [B, T, C].
+            side: "source" or "target".
+            ids: [B, T].
             position: of each token, [B, T], or a scalar, that of all tokens.
             length: bound of the positions.
-            table: learned positions, if the model has them.
         """
+        tables = {
+            "source": (self.source_table, self.source_positions),
+            "target": (self.target_table, self.target_positions),
+        }
+        table, positions = tables[side]
+        x = table[ids] * self.d_model**0.5
         if self.positions == "sinusoidal":
             return x + sinusoids(length, self.d_model)[position]
         if self.positions == "learned":
             rows = min(length, self.max_length)
-            return x + learned_positions(table, rows)[position]
+            return x + learned_positions(positions, rows)[position]
         return x
 
     def _logits(self, x: jax.Array) -> jax.Array:

@@ -21,7 +21,7 @@ from attention.positions import sinusoids
 from base.ranges import FRACTION, LAYERS, SIZE
 from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import SelfAttention, check_heads
-from models.transformer import EncoderLayer, FeedForward
+from models.transformer import FeedForward, Layer
 
 
 class TransformerLanguageModel(nn.Module):
@@ -67,7 +67,7 @@ class TransformerLanguageModel(nn.Module):
         # A decoder layer without cross-attention is an encoder layer with a causal
         # mask.
         self.stack = [
-            EncoderLayer(
+            Layer(
                 SelfAttention(
                     features=self.d_model,
                     heads=self.heads,
