@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from models.lstm_language import LSTMLanguageModel
 from models.memory_network import MemoryNetworkLanguageModel
 from models.transformer_language import TransformerLanguageModel
@@ -12,26 +10,23 @@ from models.transformer_language import TransformerLanguageModel
 def lstm(*, embedding: int, hidden: int, dropout: float) -> dict[str, Any]:
     """Returns the fields of a plain LSTM; see `LSTMLanguageModel`."""
     sizes = {"embedding": embedding, "hidden": hidden, "layers": 1, "skip": True}
-    model = ConfigDict(sizes | {"dropout": dropout})
-    return {"architecture": LSTMLanguageModel, "model": model}
+    return {"architecture": LSTMLanguageModel, "model": sizes | {"dropout": dropout}}
 
 
 def transformer(
     *, d_model: int, d_ff: int, memory: int, dropout: float
 ) -> dict[str, Any]:
     """Returns the fields of a causal Transformer; see `TransformerLanguageModel`."""
-    model = ConfigDict(
-        {
-            "d_model": d_model,
-            "heads": 4,
-            "layers": 2,
-            "d_ff": d_ff,
-            "memory": memory,
-            "positions": "relative",
-            "max_distance": 32,
-            "dropout": dropout,
-        }
-    )
+    model = {
+        "d_model": d_model,
+        "heads": 4,
+        "layers": 2,
+        "d_ff": d_ff,
+        "memory": memory,
+        "positions": "relative",
+        "max_distance": 32,
+        "dropout": dropout,
+    }
     return {"architecture": TransformerLanguageModel, "model": model}
 
 
@@ -41,5 +36,5 @@ def memory_network(
     """Returns the fields of a memory network; see `MemoryNetworkLanguageModel`."""
     sizes = {"width": width, "hops": hops, "memory": memory}
     # With the paper's 0.05 and Adam, the loss hardly falls from step 100 to 200.
-    model = ConfigDict(sizes | {"init_scale": 0.1, "dropout": dropout})
+    model = sizes | {"init_scale": 0.1, "dropout": dropout}
     return {"architecture": MemoryNetworkLanguageModel, "model": model}

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE, steps
 from models.ntm import LSTM
 from training.optimizers import adam, rmsprop
@@ -20,7 +18,7 @@ FEEDFORWARD = {"model.controller": "feedforward"}
 # 512 in the others, which would take hours on a CPU.
 LSTM_ALONE = {
     "architecture": LSTM,
-    "model": ConfigDict({"hidden": 128, "layers": 3}),
+    "model": {"hidden": 128, "layers": 3},
 }
 
 

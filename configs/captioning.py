@@ -21,8 +21,6 @@ Variants:
     CPU time. It learns the positions, and not yet the names.
 """
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
@@ -45,7 +43,7 @@ VARIANTS = {
     | {"model.score_hidden": 128},
     "soft": {},
     "hard": {"model.alignment": "hard", "loss.soft_steps": 3000},
-    "none": {"architecture": ShowAndTell, "model": ConfigDict(_FIELDS)},
+    "none": {"architecture": ShowAndTell, "model": _FIELDS},
     "frozen": {
         "model.encoder": "maps",
         "model.channels": (256,),

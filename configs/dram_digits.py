@@ -20,8 +20,6 @@ Variants:
     (floor, the same two digits for every image: 99 and 60 %).
 """
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.recurrent_visual import (
     DeepRecurrentAttention,
@@ -51,20 +49,18 @@ VARIANTS = {
     "one_to_three": {"data.min_objects": 1, "data.objects": 3},
     "ram": {
         "architecture": RecurrentVisualAttention,
-        "model": ConfigDict(
-            {
-                "size": 12,
-                "scales": 4,
-                "glimpses": 8,
-                "std": 0.2,
-                "gain": 0.1,  # as for DRAM
-                "locator_hidden": 128,
-            }
-        ),
+        "model": {
+            "size": 12,
+            "scales": 4,
+            "glimpses": 8,
+            "std": 0.2,
+            "gain": 0.1,  # as for DRAM
+            "locator_hidden": 128,
+        },
     },
     "cnn": {
         "architecture": ImageClassifier,
-        "model": ConfigDict({"channels": (32, 64, 64), "layers": (256,)}),
+        "model": {"channels": (32, 64, 64), "layers": (256,)},
     }
     | cosine_steps(2000),
     "tiny": cosine_steps(1600)

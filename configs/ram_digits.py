@@ -20,8 +20,6 @@ Variants:
     errors (floor, guessing: 90 %) in 88 seconds of CPU time.
 """
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.recurrent_visual import ImageClassifier, RecurrentVisualAttention
 from tasks.recognition.task import Recognition
@@ -33,10 +31,8 @@ _CLUTTER = _CANVASES | {"data.clutter": 4}
 # A std of 0.2 is better on validation, after 2,000 steps, than 0.1 or 0.3.
 _CLUTTERED = _TRANSLATED | _CLUTTER | {"model.glimpses": 8, "model.std": 0.2}
 _CLASSIFIER = {"architecture": ImageClassifier} | _PLAIN | cosine_steps(2000)
-_FULLY_CONNECTED = _CLASSIFIER | {"model": ConfigDict({"layers": (256, 256)})}
-_CONVOLUTIONAL = _CLASSIFIER | {
-    "model": ConfigDict({"channels": (32, 64), "layers": (256,)})
-}
+_FULLY_CONNECTED = _CLASSIFIER | {"model": {"layers": (256, 256)}}
+_CONVOLUTIONAL = _CLASSIFIER | {"model": {"channels": (32, 64), "layers": (256,)}}
 # Changed fields by variant.
 VARIANTS = {
     # Rate and weight decay: better on validation, after 4,000 steps, than 1e-3 without.

@@ -16,8 +16,6 @@ Variants:
     5.01; Gittins indices: 6.64).
 """
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE_COSINE, config_maker, cosine, cosine_steps
 from models.agents import LSTMAgent, SnailAgent
 from tasks.trials.task import Trials
@@ -39,7 +37,7 @@ VARIANTS = {
         "optimizer": adam(1e-3, clip=0.5),
         "train_steps": 1000,
     },
-    "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
+    "lstm": {"architecture": LSTMAgent, "model": {"hidden": 100}},
     "tiny": cosine_steps(1000),
     "smoke": SMOKE_COSINE
     | {

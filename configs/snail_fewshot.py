@@ -20,8 +20,6 @@ Variants:
     64.6 % (floor, the nearest neighbour in pixels: 50.8 %). SNAIL is still at chance.
 """
 
-from ml_collections import ConfigDict
-
 from configs._variants import SMOKE, config_maker, steps
 from models.few_shot import LSTMClassifier, MatchingNetwork, SnailClassifier
 from models.snail import FEW_SHOT
@@ -42,11 +40,11 @@ VARIANTS = {
     "paper": {"model.blocks": FEW_SHOT, "data.batch_size": 32} | steps(40_000),
     "no_attention": {"model.blocks": (64, 64)},
     "no_convolutions": {"model.blocks": ((64, 32), (128, 64), (256, 128))},
-    "lstm": {"architecture": LSTMClassifier, "model": ConfigDict({"hidden": 360})},
-    "matching": {"architecture": MatchingNetwork, "model": ConfigDict()},
+    "lstm": {"architecture": LSTMClassifier, "model": {"hidden": 360}},
+    "matching": {"architecture": MatchingNetwork, "model": {}},
     "tiny": {
         "architecture": MatchingNetwork,
-        "model": ConfigDict({"channels": (16, 16, 16, 16)}),
+        "model": {"channels": (16, 16, 16, 16)},
         "data.shots": 1,
         "evaluation.episodes": 500,
         "evaluation.shots": (1,),

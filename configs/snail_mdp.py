@@ -16,8 +16,6 @@ Variants:
     (floor, uniform actions: 19.9; posterior sampling: 22.7) in 68 seconds of CPU time.
 """
 
-from ml_collections import ConfigDict
-
 from configs import snail_bandits
 from configs._variants import config_maker, cosine_steps
 from models.agents import LSTMAgent, SnailAgent
@@ -35,7 +33,7 @@ VARIANTS = {
     },
     "n_25": {"data.episodes": 25},
     "n_100": {"data.episodes": 100},
-    "lstm": {"architecture": LSTMAgent, "model": ConfigDict({"hidden": 100})},
+    "lstm": {"architecture": LSTMAgent, "model": {"hidden": 100}},
     "tiny": cosine_steps(600)
     | {
         "data.states": 2,
