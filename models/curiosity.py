@@ -135,41 +135,20 @@ class FeatureEncoder(nn.Module):
         return x.reshape(len(x), -1)
 
 
-class InverseModel(nn.Module):
-    """g: two dense layers on the features before and after the action, eq. 2.
+class TwoLayers(nn.Module):
+    """Two dense layers, the inverse model g (eq. 2) or the forward model f (eq. 4).
 
     Attributes:
-        actions: A.
         hidden: width between the layers.
     """
 
-    actions: int
     hidden: int
 
     @nn.compact
-    def __call__(self, phi: jax.Array, next_phi: jax.Array) -> jax.Array:
-        """Returns logits [B, A] of the action between features [B, D]."""
-        hidden = nn.relu(Dense(self.hidden)(jnp.concatenate([phi, next_phi], -1)))
-        return Dense(self.actions)(hidden)
-
-
-class ForwardModel(nn.Module):
-    """f: two dense layers on the features and the action, eq. 4.
-
-    Attributes:
-        actions: A.
-        hidden: width between the layers.
-    """
-
-    actions: int
-    hidden: int
-
-    @nn.compact
-    def __call__(self, phi: jax.Array, action: jax.Array) -> jax.Array:
-        """Predicts the next features [B, D] from features and an action, int32 [B]."""
-        inputs = jnp.concatenate([phi, jax.nn.one_hot(action, self.actions)], -1)
-        hidden = nn.relu(Dense(self.hidden)(inputs))
-        return Dense(phi.shape[-1])(hidden)
+    def __call__(self, x: jax.Array, width: int) -> jax.Array:
+        """Computes [B, width] from [B, C]."""
+        hidden = nn.relu(Dense(self.hidden)(x))
+        return Dense(width)(hidden)
 
 
 class CuriousAgent(nn.Module):
@@ -207,8 +186,7 @@ class CuriousAgent(nn.Module):
             self.layer = Dense(self.hidden)
         self.policy, self.value = Dense(self.actions), Dense(1)
         self.encoder = FeatureEncoder(self.layers, self.filters)
-        self.inverse = InverseModel(self.actions, self.hidden)
-        self.forward = ForwardModel(self.actions, self.hidden)
+        self.inverse, self.forward = TwoLayers(self.hidden), TwoLayers(self.hidden)
 
     @nn.nowrap
     def start(self, batch: int) -> Any:
@@ -244,5 +222,9 @@ class CuriousAgent(nn.Module):
             action: int32 [B], a_t.
         """
         phi, next_phi = self.phi(image), self.phi(next_image)  # [B, D]
-        logits = self.inverse(phi, next_phi) if self.features == "icm" else None
-        return Transition(next_phi, self.forward(phi, action), logits)
+        logits = None
+        if self.features == "icm":  # a^_t = g(phi(s_t), phi(s_{t+1}))
+            logits = self.inverse(jnp.concatenate([phi, next_phi], -1), self.actions)
+        taken = jax.nn.one_hot(action, self.actions)  # phi^(s_{t+1}) = f(phi(s_t), a_t)
+        predicted = self.forward(jnp.concatenate([phi, taken], -1), phi.shape[-1])
+        return Transition(next_phi, predicted, logits)
