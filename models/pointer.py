@@ -35,6 +35,7 @@ from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
 from models.attention import Score
 from models.cells import CELLS, run_cell, time_first
+from models.encoder_decoder import DecoderCarry
 from models.layers import Dense, check_fields
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
@@ -49,16 +50,6 @@ class PointerMemory(NamedTuple):
     read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D] for each read
     pointer_keys: jax.Array | None  # [B, S + 1, A or D]; None in a baseline
     start: jax.Array  # [B, carry_width D], initial carry of the decoder
-
-
-class PointerCarry(NamedTuple):
-    """State of the decoder."""
-
-    state: jax.Array  # [B, R, carry_width D]
-
-    def take(self, parents: jax.Array) -> "PointerCarry":
-        """Returns the state whose row r continues row `parents[b, r]` of this one."""
-        return PointerCarry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
 
 
 class Table(nn.Module):
@@ -262,9 +253,19 @@ class PointerNetwork(nn.Module):
         entries = jnp.pad(inputs, ((0, 0), (1, 0), (0, 1))).at[:, 0, -1].set(1)
         valid = jnp.arange(size) < lengths[:, None]
         if self.encoder == "recurrent":
-            outputs, start = self._recurrent(entries[:, 1:], valid)
+            cell = CELLS[self.cell]
+            gates = self._gates(self.encoder_gates, time_first(entries[:, 1:]))
+            zeros = jnp.zeros(
+                (len(inputs), cell.carry_width * self.hidden), inputs.dtype
+            )
+            outputs, start = run_cell(
+                cell, gates, carry=zeros, u=self.encoder_state(), mask=valid
+            )
         else:
-            outputs, start = self._read_and_process(entries[:, 1:], valid)
+            first, second = self.read
+            embedded = entries[:, 1:] @ self.table(inputs.shape[-1])
+            outputs = second(nn.relu(first(embedded)))  # m_i
+            start = nn.tanh(self.bridge(self.process(outputs, valid)))  # from q*_P
         end = jnp.broadcast_to(self.end, (len(inputs), 1, self.hidden))
         annotations = jnp.concatenate([end, outputs], axis=1)
         pointer_keys = None
@@ -279,35 +280,16 @@ class PointerNetwork(nn.Module):
             start=start,
         )
 
-    def _recurrent(
-        self, entries: jax.Array, mask: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Computes the encoder's outputs e_j [B, S, D] and its last carry."""
-        cell = CELLS[self.cell]
-        gates = self._gates(self.encoder_gates, time_first(entries))
-        zeros = jnp.zeros((len(entries), cell.carry_width * self.hidden), entries.dtype)
-        return run_cell(cell, gates, carry=zeros, u=self.encoder_state(), mask=mask)
-
-    def _read_and_process(
-        self, entries: jax.Array, mask: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Computes m_i [B, S, D], and the decoder's initial carry from q*_P."""
-        first, second = self.read
-        embedded = entries @ self.table(entries.shape[-1] - 1)
-        m = second(nn.relu(first(embedded)))
-        return m, nn.tanh(self.bridge(self.process(m, mask)))
-
-    def start(self, memory: PointerMemory, rows: int, length: int) -> PointerCarry:
+    def start(self, memory: PointerMemory, rows: int, length: int) -> DecoderCarry:
         """Returns the initial state, for `rows` equal hypotheses per instance."""
         del length  # the state has a fixed size
         batch, width = memory.start.shape
-        return PointerCarry(
-            jnp.broadcast_to(memory.start[:, None], (batch, rows, width))
-        )
+        state = jnp.broadcast_to(memory.start[:, None], (batch, rows, width))
+        return DecoderCarry(jnp.zeros((), jnp.int32), (state,))
 
     def step(
-        self, carry: PointerCarry, token: jax.Array, memory: PointerMemory
-    ) -> tuple[PointerCarry, jax.Array, jax.Array | None]:
+        self, carry: DecoderCarry, token: jax.Array, memory: PointerMemory
+    ) -> tuple[DecoderCarry, jax.Array, jax.Array | None]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -321,9 +303,9 @@ class PointerNetwork(nn.Module):
             attention.
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
-        state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
+        state = CELLS[self.cell].step(gates, *carry.states, self.decoder_state())
         logits, weights, _ = self._readout(state[..., : self.hidden], memory)
-        return PointerCarry(state), logits, weights
+        return carry.after((state,)), logits, weights
 
     def _score(self, inits: Init) -> Score:
         return Score(
