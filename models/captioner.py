@@ -128,6 +128,19 @@ class Captioner(EncoderDecoder):
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)  # L_o
 
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Any, *, train: bool
+    ) -> jax.Array:
+        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7.
+
+        Without attention there is no z_t.
+        """
+        state = self.drop(step.state, deterministic=not train)
+        units = embedded + self.from_state(state)
+        if step.context is not None:
+            units = units + self.from_context(step.context)
+        return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
+
 
 class ShowAttendTell(Captioner, AttentiveDecoder):
     """Captioner with attention, Xu et al. (2015); see the module's docstring.
@@ -220,14 +233,6 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         state = CELLS[self.cell].step(x.gates + z @ context, previous, u)
         return carry.after((state,), alpha), Step(state[..., : self.hidden], alpha, z)
 
-    def readout(
-        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
-    ) -> jax.Array:
-        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
-        state = self.drop(step.state, deterministic=not train)
-        units = embedded + self.from_state(state) + self.from_context(step.context)
-        return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
-
 
 class ImageState(NamedTuple):
     """Initial decoder state computed from the image."""
@@ -267,11 +272,3 @@ class ShowAndTell(Captioner):
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
         return carry.after((state,)), Step(state[..., : self.hidden])
-
-    def readout(
-        self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool
-    ) -> jax.Array:
-        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t)."""
-        state = self.drop(step.state, deterministic=not train)
-        units = embedded + self.from_state(state)
-        return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
