@@ -124,12 +124,11 @@ def score_function(
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        same_width: True if D must equal E.
-        project: `project(key, **parameters)` -> projected key; by default the identity.
-        project_query: the same of the query.
-        compare: `compare(projected_query, projected_key, **parameters)` -> scores;
-            by default the score itself.
-        parts: the same -> `ScoreParts`.
+        same_width: see `ScoreFunction`, as for the next four.
+        project: by default the identity.
+        project_query: by default the identity.
+        compare: by default the score itself.
+        parts: by default None.
         recompute: True if the backward pass computes the terms of the sum over the
             units again, instead of storing them.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a

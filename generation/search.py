@@ -278,18 +278,8 @@ class Generator:
     ) -> Decoded:
         """Decodes one batch to [B, N] hypotheses; `decode` is its jitted form.
 
-        Args:
-            params: the model's parameters.
-            source: a pytree of [B, ...] arrays.
-            search: checked options.
-            length: L.
-            limit: [B] maximum number of tokens of each input; None for L.
-            seeds: uint32 [B]; for sampling only.
-            keep_weights: whether to return attention weights.
-            keep_tree: whether to return the tree of a beam search.
-
-        Raises:
-            ValueError: if attention is requested and the model has none.
+        `length` and `limit` are those of a `Batch`, `seeds` are uint32 [B], and the
+        others as in `generate`.
         """
         sampled = search.temperature > 0
         rows = search.n_best if sampled else search.beam
