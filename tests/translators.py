@@ -308,6 +308,25 @@ def overfit(model, updates=150, rate=0.03):
     return descend(loss, variables_of(model)["params"], rate=rate, updates=updates)
 
 
+def reached(gradient):
+    """Names of the parts of a model whose gradient is not 0."""
+    leaves = {name: jax.tree.leaves(part) for name, part in gradient.items()}
+    return {name for name, each in leaves.items() if any(map(np.any, each))}
+
+
+def plain_scan(step, matrices, shared, carry, inputs):
+    """`attention.fast.scan.scan` by the library's."""
+    return jax.lax.scan(
+        lambda carry, x: step(matrices, shared, carry, x), carry, inputs
+    )
+
+
+def softmax(x):
+    """Softmax of one row."""
+    exps = np.exp(x - np.max(x))
+    return exps / exps.sum()
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 

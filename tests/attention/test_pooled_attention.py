@@ -14,12 +14,6 @@ attention = jax.jit(feedforward_attention)  # compiles once for many tests
 
 
 @pytest.fixture
-def inputs(draw):
-    """Value, w and b."""
-    return draw(B, T, D), draw(D), draw()
-
-
-@pytest.fixture
 def mask(draw):
     """A random mask; every step of sequence 1 is masked."""
     return (draw(B, T) > -0.3).at[1].set(False)

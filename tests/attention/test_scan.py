@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import quick_jit
+from translators import plain_scan, quick_jit
 
 from attention.fast.scan import scan
 
@@ -40,10 +40,6 @@ def toy_problem(draw):
     shared = draw(STATE), MASK[:, None], None
     carry = draw(BATCH, ROWS, STATE), jnp.zeros((), jnp.int32)
     return weights, shared, carry, (draw(STEPS, BATCH, ROWS, SOURCE), None)
-
-
-def plain_scan(step, weights, shared, carry, inputs):
-    return jax.lax.scan(lambda carry, x: step(weights, shared, carry, x), carry, inputs)
 
 
 @pytest.mark.parametrize("vmapped", [False, True])

@@ -31,9 +31,10 @@ from translators import (
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
     forward_with_records,
+    initial,
     overfit,
+    plain_scan,
     quick_jit,
-    sentences,
     shapes_of,
     translator,
 )
@@ -42,6 +43,7 @@ from models import cells, encoder_decoder
 from models.bahdanau import Bahdanau
 from models.captioner import ShowAndTell, ShowAttendTell
 from models.luong import Luong
+from models.pointer import PointerNetwork
 from models.seq2seq import Seq2Seq
 from models.transformer import Transformer
 
@@ -211,12 +213,6 @@ def test_a_field_out_of_range_is_refused(name, changes, message):
     check_a_field_is_refused(family, fields | changes, message)
 
 
-def plain_scan(step, matrices, shared, carry, inputs):
-    return jax.lax.scan(
-        lambda carry, x: step(matrices, shared, carry, x), carry, inputs
-    )
-
-
 @pytest.mark.parametrize(
     ("family", "fields", "alignment"),
     [(Bahdanau, BAHDANAU, "hard"), (Luong, LUONG, "gumbel")],
@@ -254,12 +250,11 @@ def test_gradients_with_random_alignments_equal_those_of_a_plain_scan(
 
 @pytest.mark.parametrize(
     ("family", "fields", "limit"),
-    [(Seq2Seq, SUTSKEVER, 0.08), (Luong, LUONG, 0.1)],
+    [(Seq2Seq, SUTSKEVER, 0.08), (Luong, LUONG, 0.1), (PointerNetwork, {}, 0.08)],
 )
 def test_the_paper_s_init_is_uniform_in_its_range(family, fields, limit):
     model = family(**fields | {"init_scheme": "paper"})
-    init = jax.jit(lambda rng: model.init(rng, sentences(), train=False)["params"])
-    params = init(jax.random.key(0))
+    params = initial(model)
     assert jax.tree.structure(params) == jax.tree.structure(shapes_of(model))
     for path, values in jax.tree_util.tree_leaves_with_path(params):
         maximum = np.abs(values).max()

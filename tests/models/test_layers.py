@@ -13,12 +13,6 @@ from models.layers import LayerNorm
 BATCH, STEPS, WIDTH = 3, 5, 7
 
 
-@pytest.fixture
-def draw():
-    rng = np.random.default_rng(0)
-    return lambda *shape: rng.normal(size=shape).astype(np.float32)
-
-
 def test_a_score_has_separate_parameters_per_head():
     _, params = initial_parameters("additive", 2)
     shapes = jax.tree.map(jnp.shape, params)

@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 from fields import CHAN, HIDDEN
 from translators import (
-    BATCH as B,
-)
-from translators import (
-    TARGET as STEPS,
-)
-from translators import (
-    VOCAB as W,
-)
-from translators import (
+    BATCH,
+    TARGET,
+    VOCAB,
     affine,
     encode,
     forward_with_records,
     lstm,
     quick_jit,
+    softmax,
     start,
     step,
     translator,
@@ -28,6 +23,7 @@ from translators import (
 from models.layers import BOS
 from models.listener import ListenAttendSpell, mix_samples, pair_frames
 
+B, STEPS, W = BATCH, TARGET, VOCAB
 T, M = 11, 5  # frames and mel bands
 LENGTHS = jnp.array([11, 8, 5])
 
@@ -101,7 +97,7 @@ def test_the_speller_equals_its_equations_in_a_loop():
             carry = lstm(gates, carry, cell)  # eq. 6
             s = carry[:HIDDEN]
             e = [(s @ score["w_query"]) @ (h_u @ score["w_key"]) for h_u in h]
-            alpha = np.exp(e) / np.exp(e).sum()
+            alpha = softmax(e)
             c = sum(a * h_u for a, h_u in zip(alpha, h, strict=True))  # eq. 7
             units = np.tanh(affine(np.concatenate([s, c]), params["character"]))
             expected = params["output"] @ units  # eq. 8

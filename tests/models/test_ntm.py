@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import descend, quick_jit, sigmoid
+from translators import descend, quick_jit, sigmoid, softmax
 
 from base.errors import FieldError
 from base.records import DETAILS, AttentionRecord, records_of
@@ -90,9 +90,6 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
 
     def softplus(z):
         return np.log1p(np.exp(z))
-
-    def softmax(z):
-        return np.exp(z) / np.exp(z).sum()
 
     for b in range(BATCH):
         memory = np.full((SLOTS, WIDTH), 1e-6)

@@ -11,10 +11,10 @@ from translators import (
     descend,
     encode,
     forward,
-    initial,
     instances,
     quick_jit,
     shapes_of,
+    softmax,
     start,
     step,
     translator,
@@ -56,11 +56,6 @@ ALL = pytest.mark.parametrize(
 def real_steps(batch):
     """[B, T] bool, True up to the end symbol."""
     return np.arange(STEPS) <= np.asarray(batch["lengths"])[:, None]
-
-
-def softmax(x):
-    exps = np.exp(x - x.max())
-    return exps / exps.sum()
 
 
 class Loop:
@@ -263,16 +258,6 @@ def test_a_baseline_and_a_glimpse_do_not_read_the_end():
     memory = encode(model, variables, batch)
     _, _, weights = step(model, variables, carry, token, memory)
     assert not weights[..., 0].any() and "end" not in variables["params"]
-
-
-def test_the_init_of_the_paper_is_uniform_within_its_limits():
-    model = PointerNetwork(**PAPER | {"init_scheme": "paper"})
-    params = initial(model)
-    for path, x in jax.tree_util.tree_leaves_with_path(params):
-        if path[-1].key == "bias":
-            assert not x.any()
-        else:
-            assert 0.04 < np.abs(x).max() <= 0.08
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from translators import quick_jit
+from translators import quick_jit, reached
 
 from attention.glimpses import glimpse
 from base.records import GlimpseRecord, SampleRecord, records_of
@@ -91,12 +91,6 @@ def test_evaluation_follows_the_equations_at_the_mean_locations(image, params):
     np.testing.assert_array_equal(logits, again)  # nothing is drawn
 
 
-def groups(gradient):
-    """Names of the parts of the model whose gradient is not 0."""
-    leaves = {name: jax.tree.leaves(part) for name, part in gradient.items()}
-    return {name for name, each in leaves.items() if any(map(np.any, each))}
-
-
 def parts_reached(model, params, image):
     """Names of the parts that cross-entropy, REINFORCE and the baseline change."""
     label = jnp.arange(B)[:, None] % CLASSES
@@ -110,7 +104,7 @@ def parts_reached(model, params, image):
         return jnp.stack([nats.sum(), draw.log_probability.sum(), errors])
 
     gradients = quick_jit(jax.jacrev(losses))(params)
-    return [groups(jax.tree.map(lambda x, k=k: x[k], gradients)) for k in range(3)]
+    return [reached(jax.tree.map(lambda x, k=k: x[k], gradients)) for k in range(3)]
 
 
 def test_each_loss_reaches_its_part_of_ram(image, params):

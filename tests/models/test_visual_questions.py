@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import affine, lstm, normal_like
+from translators import affine, lstm, normal_like, softmax
 
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
@@ -59,11 +59,6 @@ def answer(model, params, maps, question=QUESTION, *, train=False, seed=0):
     )
     records = records_of(sown, AttentionRecord)
     return logits, records[0].weights[:, 0] if records else None
-
-
-def softmax(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
 
 
 @pytest.fixture(scope="module")
