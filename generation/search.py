@@ -377,11 +377,11 @@ def sequence_batches(
     *,
     extra: int,
     max_length: int,
-    pad: int = 0,
 ) -> Iterator[Batch]:
     """Yields batches of token sequences in few shapes, shortest sequences first.
 
-    The width of a batch is a power of two, so that few programs are compiled. An output
+    The width of a batch is a power of two, so that few programs are compiled; id 0 is
+    padding. An output
     has at most `extra` tokens more than its source, EOS included; filler rows end after
     one token.
 
@@ -390,7 +390,6 @@ def sequence_batches(
         batch_size: maximum of B; with fewer sequences B is a power of two.
         extra: maximum number of tokens by which an output exceeds its source.
         max_length: maximum number of tokens of any output, EOS included.
-        pad: the id after the end of a sequence.
     """
     batch_size = min(batch_size, 1 << max(len(sequences) - 1, 0).bit_length())
     order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
@@ -403,14 +402,12 @@ def sequence_batches(
             rows, shape = [sequences[i] for i in indices], (batch_size, width)
             limit = np.ones(batch_size, np.int32)
             limit[: len(rows)] = [min(len(x) + extra, max_length) for x in rows]
-            source = functools.partial(_padded, rows, shape, pad)
+            source = functools.partial(_padded, rows, shape)
             yield Batch(indices, source, min(width + extra, max_length), limit)
 
 
-def _padded(
-    rows: Sequence[Sequence[int]], shape: tuple[int, int], pad: int
-) -> np.ndarray:
-    source = np.full(shape, pad, np.int32)
+def _padded(rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> np.ndarray:
+    source = np.zeros(shape, np.int32)
     for row, sequence in enumerate(rows):
         source[row, : len(sequence)] = sequence
     return source

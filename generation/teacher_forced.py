@@ -92,14 +92,13 @@ def _padded(ids: Sequence[int]) -> np.ndarray:
 class Likelihood:
     """Negative log-likelihood of targets; compiled once per shape."""
 
-    def __init__(self, model: Module, *, pad: int = 0):
-        """Stores the arguments; compiles on first use.
+    def __init__(self, model: Module):
+        """Stores the model; compiles on first use.
 
         Args:
             model: `apply(variables, batch, train=False) -> logits [B, T, W]`.
-            pad: the id of padding, which has no effect.
         """
-        self._model, self._pad = model, pad
+        self._model = model
         self._jit_nats = jax.jit(self._nats)
 
     def nats(self, params: Any, batches: Iterable[dict[str, np.ndarray]]) -> float:
@@ -107,7 +106,7 @@ class Likelihood:
 
         Args:
             params: the model's parameters.
-            batches: inputs of the model, including `target` [B, T] int32.
+            batches: inputs of the model, including `target` [B, T] int32, 0 at padding.
         """
 
         def batch_nats(batch: dict[str, np.ndarray]) -> float:
@@ -121,4 +120,4 @@ class Likelihood:
         logits = self._model.apply({"params": params}, batch, train=False)
         target = batch["target"]
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, target)
-        return jnp.sum(nats * (target != self._pad), axis=-1)
+        return jnp.sum(nats * (target != 0), axis=-1)

@@ -47,12 +47,9 @@ class BatchNorm(nn.Module):
 
     Attributes:
         classes: Y; 0 for a single scale and bias.
-        decay: maximum decay of the moving statistics, which are used outside of
-            training; see `growing_decay`.
     """
 
     classes: int = 0
-    decay: float = 0.999
 
     @nn.compact
     def __call__(
@@ -61,7 +58,7 @@ class BatchNorm(nn.Module):
         """Normalises x [B, I, J, C]; `label` [B] selects the scale and bias."""
         steps = self.variable("batch_stats", "steps", jnp.zeros, ())
         normalise = nn.BatchNorm(
-            momentum=growing_decay(steps.value, self.decay),
+            momentum=growing_decay(steps.value),
             use_scale=False,
             use_bias=False,
             axis_name=data_axis(),
@@ -78,7 +75,7 @@ class BatchNorm(nn.Module):
         return x * scale + bias
 
 
-def growing_decay(steps: jax.Array, decay: float) -> jax.Array:
+def growing_decay(steps: jax.Array, decay: float = 0.999) -> jax.Array:
     """Decay of a moving average, growing with the steps from 0.1 to `decay`.
 
     Until `decay` is reached, the average covers about the last tenth of the steps, so
