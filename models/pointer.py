@@ -290,17 +290,10 @@ class PointerNetwork(nn.Module):
     def step(
         self, carry: DecoderCarry, token: jax.Array, memory: PointerMemory
     ) -> tuple[DecoderCarry, jax.Array, jax.Array | None]:
-        """Computes one decoding step, with the same logits as a teacher-forced pass.
+        """Computes one decoding step; see `models.encoder_decoder.EncoderDecoder.step`.
 
-        Args:
-            carry: from `start` or the previous step.
-            token: [B, R] int32, the previous pointer of each hypothesis; 0 at first.
-            memory: from `encode`; shared by the R hypotheses of an instance.
-
-        Returns:
-            The next carry, logits [B, R, S + 1] float32, and the attention weights
-            [B, R, S + 1] of the pointer or of a baseline's read; None without
-            attention.
+        Tokens are pointers, 0 at first. Logits and weights are [B, R, S + 1], those of
+        the pointer or of a baseline's read.
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, *carry.states, self.decoder_state())

@@ -95,8 +95,8 @@ STANDARD = Init(
 )
 
 
-class StateMatrices(nn.Module):
-    """Recurrent matrices of a cell.
+class RecurrentPart(nn.Module):
+    """Base class of the parts of a recurrent layer.
 
     Attributes:
         cell: a key of `CELLS`.
@@ -107,6 +107,10 @@ class StateMatrices(nn.Module):
     cell: str
     features: int
     inits: Init
+
+
+class StateMatrices(RecurrentPart):
+    """Recurrent matrices of a cell."""
 
     @nn.compact
     def __call__(self) -> CellMatrices:
@@ -120,18 +124,8 @@ class StateMatrices(nn.Module):
         )
 
 
-class Gates(nn.Module):
-    """The input's contribution x W + b to the gates of a cell.
-
-    Attributes:
-        cell: a key of `CELLS`.
-        features: D.
-        inits: initializers.
-    """
-
-    cell: str
-    features: int
-    inits: Init
+class Gates(RecurrentPart):
+    """The input's contribution x W + b to the gates of a cell."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Computes [..., G] from [..., C]."""
@@ -285,19 +279,13 @@ class Maxout(nn.Module):
         return jnp.maximum(*jnp.split(pieces, 2, axis=-1))
 
 
-class Recurrence(nn.Module):
+class Recurrence(RecurrentPart):
     """Recurrent layer over whole sequences; padding does not change the carry.
 
     Attributes:
-        cell: a key of `CELLS`.
-        features: D.
-        inits: initializers.
         backward: whether to run from the last token to the first.
     """
 
-    cell: str
-    features: int
-    inits: Init
     backward: bool = False
 
     @nn.compact

@@ -327,16 +327,7 @@ class Transformer(nn.Module):
             self.decoder_norm = LayerNorm()
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
-        """Computes the logits of every target token given the tokens before it.
-
-        Args:
-            batch: `source` [B, S] and `target` [B, T] int32.
-            train: whether dropout is on (RNG stream "dropout"). With an RNG stream
-                "alignment", hard and Gumbel alignments sample a key.
-
-        Returns:
-            [B, T, W] float32 logits; position t predicts token t of `target`.
-        """
+        """Computes logits [B, T, W]; see `models.encoder_decoder.EncoderDecoder`."""
         source, target = batch["source"], batch["target"]
         memory = self.encode(source, train=train)
         sentence, position = _segments(target)
@@ -382,16 +373,9 @@ class Transformer(nn.Module):
     def step(
         self, carry: TransformerCarry, token: jax.Array, memory: TransformerMemory
     ) -> tuple[TransformerCarry, jax.Array, jax.Array]:
-        """Computes one decoding step, with the same logits as a teacher-forced pass.
+        """Computes one decoding step; see `models.encoder_decoder.EncoderDecoder.step`.
 
-        Args:
-            carry: from `start` or the previous step.
-            token: [B, R] int32, the previous token of each hypothesis; initially BOS.
-            memory: from `encode`; shared by the R hypotheses of a source.
-
-        Returns:
-            The next carry, logits [B, R, W] float32, and the cross-attention weights
-            [B, R, S] of the last layer, the mean of its heads.
+        The weights [B, R, S] are those of the last layer, the mean of its heads.
         """
         path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
         x = self._embed("target", token, carry.time, path.shape[-1])
