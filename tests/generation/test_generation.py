@@ -412,18 +412,14 @@ def test_weights_cannot_be_kept_if_the_step_has_none():
         greedy(step, Model().start(1), batch=3, max_length=5, keep_weights=True)
 
 
-class EmptyCarry(NamedTuple):
-    def take(self, parents):
-        return self
+NO_STATE = Carry(jnp.zeros((1, 2, 1)))
 
 
 def test_visited_inputs_and_an_early_end_are_forbidden():
     def step(carry, token):
         return carry, jnp.zeros((1, 2, 4)), None
 
-    constrained, carry = visit_once(
-        step, EmptyCarry(), jnp.array([[True, False, True]]), 2
-    )
+    constrained, carry = visit_once(step, NO_STATE, jnp.array([[True, False, True]]), 2)
     allowed = []
     for tokens in ([0, 0], [1, 3], [3, 1], [0, 0]):
         carry, logits, _ = constrained(carry, jnp.array([tokens]))
@@ -445,7 +441,7 @@ def test_an_answer_without_repetition_may_end_at_the_minimum(minimum):
         return carry, jnp.zeros((1, 1, 6)), None
 
     mask = jnp.array([[True, True, True, True, False]])
-    constrained, carry = visit_once(step, EmptyCarry(), mask, 1, minimum)
+    constrained, carry = visit_once(step, NO_STATE, mask, 1, minimum)
     tokens = [0, 4, 2, 1, 3]
     for t, token in enumerate(tokens):
         carry, logits, _ = constrained(carry, jnp.array([[token]]))
@@ -462,7 +458,7 @@ def test_triangles_are_new_and_of_three_points(n):
         return carry, jnp.zeros((1, 2, width + 1)), None
 
     mask = jnp.arange(width)[None] < n
-    constrained, carry = triangles(step, EmptyCarry(), mask, 2)
+    constrained, carry = triangles(step, NO_STATE, mask, 2)
     every = [{*triple} for triple in itertools.combinations(range(1, n + 1), 3)]
     rng, chosen, constrained = np.random.default_rng(0), [[], []], jax.jit(constrained)
     token = [0, 0]
