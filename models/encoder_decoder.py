@@ -41,7 +41,7 @@ class DecoderCarry(NamedTuple):
 
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, carry_width D] per layer
-    feed: jax.Array | None = None  # [B, R, D], input feeding
+    feed: jax.Array | None = None  # [B, R, D or E], input feeding, first 0
     attention: jax.Array | None = None  # [B, R, S], if the score has a use for it
 
     def take(self, parents: jax.Array) -> "DecoderCarry":
@@ -294,6 +294,8 @@ class AttentiveDecoder(EncoderDecoder):
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
 
+    input_feeding: ClassVar[bool] = False  # whether a step gets a read of the last one
+
     @property
     def needs_reinforce(self) -> bool:
         """True if the alignment is hard."""
@@ -305,10 +307,13 @@ class AttentiveDecoder(EncoderDecoder):
     def start(self, memory: Any, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step; see `EncoderDecoder.start`."""
         carry = super().start(memory, rows, length)
-        if not self.cross_attention.function.stepwise:
-            return carry
-        weights = jnp.zeros_like(memory.mask, memory.keys.dtype)
-        return carry._replace(attention=_repeat(weights, rows))
+        if self.cross_attention.function.stepwise:
+            weights = jnp.zeros_like(memory.mask, memory.keys.dtype)
+            carry = carry._replace(attention=_repeat(weights, rows))
+        if self.input_feeding:
+            shape = (len(memory.mask), rows, memory.values.shape[-1])
+            carry = carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
+        return carry
 
     def source_attention(
         self, *, filters: tuple[int, int] = (10, 15), **fields: Any

@@ -156,6 +156,7 @@ class ListenAttendSpell(AttentiveDecoder):
     filter_width: Annotated[int, LAYERS] = 15
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
+    input_feeding: ClassVar[bool] = True  # the context c_{i-1}
 
     @nn.nowrap
     def check(self) -> None:
@@ -204,12 +205,6 @@ class ListenAttendSpell(AttentiveDecoder):
             values=annotations,
             start=(zeros,) * self.layers,
         )
-
-    def start(self, memory: SourceMemory, rows: int, length: int) -> DecoderCarry:
-        """Returns the state before the first step, with a context of 0."""
-        batch, _, width = memory.annotations.shape
-        context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
-        return super().start(memory, rows, length)._replace(feed=context)
 
     def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
         """Returns the matrices of the step, and the source with the stack's biases.

@@ -127,14 +127,6 @@ class Luong(AttentiveDecoder):
             start=tuple(start),
         )
 
-    def start(self, memory: SourceMemory, rows: int, length: int) -> DecoderCarry:
-        """Returns the state before the first step, for `rows` hypotheses per source."""
-        carry = super().start(memory, rows, length)
-        if not self.input_feeding:
-            return carry
-        shape = (len(memory.mask), rows, self.hidden)
-        return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
-
     def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
         """Returns the matrices of the step, and the source with the stack's biases.
 
