@@ -29,7 +29,9 @@ _CHECKPOINT = flags.DEFINE_string(
     "last, best, average (of the last config.evaluation.average checkpoints) or a "
     "step; default: config.evaluation.checkpoint.",
 )
-_SPLIT = flags.DEFINE_enum("split", "test", ["validation", "test"], "The split.")
+_SPLIT = flags.DEFINE_enum(
+    "split", "test", ["validation", "test"], "Split to evaluate."
+)
 _FIGURES = flags.DEFINE_bool("figures", True, "Draw the figures of the task.")
 _TUNE_MEMORY = flags.DEFINE_bool(
     "tune_memory",

@@ -1,4 +1,4 @@
-"""Writes a page on which the attention of a trained run is looked at.
+"""Writes a page that shows the attention of a trained run.
 
     python explore.py --workdir=runs/transformer_nmt --split=test --examples=50
     python explore.py --workdir=runs/transformer_nmt --input=lines.txt --out=page.html
@@ -6,10 +6,10 @@
     python explore.py --workdir=runs/ntm_copy --checkpoints=all
     python explore.py --workdir=runs/bahdanau_nmt --scores --examples=5
 
-The page is one file, which opens from disk in any browser and requests nothing. It has
+The page is one file, which opens from disk in any browser and needs no network. It has
 heat maps, ribbons, all heads, images with what is attended to, a player of the steps,
 the numbers as tables, two runs side by side, moments of the training, the memory of an
-NTM, the tree of a beam search and, with --scores, the terms of the score of a weight.
+NTM, the tree of a beam search and, with --scores, the computation of each weight.
 """
 
 from pathlib import Path
@@ -27,7 +27,9 @@ _COMPARE = flags.DEFINE_string(
 _INPUT = flags.DEFINE_string(
     "input", None, "UTF-8 file of inputs, a line each; default: examples of --split."
 )
-_SPLIT = flags.DEFINE_enum("split", "test", ["validation", "test"], "The split.")
+_SPLIT = flags.DEFINE_enum(
+    "split", "test", ["validation", "test"], "Split of the examples."
+)
 _EXAMPLES = flags.DEFINE_integer(
     "examples", 20, "Number of examples of the split.", lower_bound=1
 )

@@ -6,7 +6,7 @@
 
 Needs only the run directory; the last command lists the options of its task. A blank
 input line gives an empty output line. With --n_best above 1, each prediction is a line
-with the number of the input line, the score and the text, separated by tabs; a text
+with the number of its input line, its score and its text, separated by tabs; a text
 with a quote is quoted as in CSV files.
 """
 

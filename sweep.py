@@ -27,7 +27,9 @@ _GRID = flags.DEFINE_multi_string(
     "grid", [], "FIELD=VALUE,VALUE,...: values of a field; seed=0,1 adds replicates."
 )
 _WORKERS = flags.DEFINE_integer(
-    "workers", 1, "Number of runs at a time, each on its share of the cores or a GPU."
+    "workers",
+    1,
+    "Number of runs at a time, each on its share of the cores or on one GPU.",
 )
 _WORKER = flags.DEFINE_bool(
     "worker", False, "Join a sweep in a shared folder from another machine."

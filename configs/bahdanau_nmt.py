@@ -10,14 +10,15 @@ Variants:
 
 *   `paper`: model and optimizer of the paper, for an accelerator and a corpus of
     millions of pairs.
-*   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `short`: a shorter training, for the comparison of scores and alignments in
+    docs/results/translation.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: `reversal` in a minute; 400 steps, 96.1 BLEU (100 on validation).
 
 `paper` differs from the paper:
 
 *   Batches are counted in tokens, about as many as 80 sentences have.
-*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   The loss is 30 times the mean over tokens instead of the sum over a sentence.
 *   There is one vocabulary of subwords.
 *   The last checkpoints are averaged.
 """

@@ -2,15 +2,15 @@
 
     python train.py --config=configs/dram_digits.py --workdir=runs/dram_digits
 
-The model names two MNIST digits on a canvas of 100 pixels from left to right, then
-gives a stop symbol, with three glimpses for each of the three answers. Takes about 20
-minutes on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model, trained on
-60,000 digits to name one of the 55 pairs without order, has 5 %. See
+The model names two MNIST digits on a canvas of 100 x 100 pixels from left to right,
+then gives a stop symbol, with three glimpses for each of these three answers. Takes
+about 20 minutes on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model,
+trained on 60,000 digits to name one of 55 unordered pairs, gets 5 % wrong. See
 docs/results/glimpses.md.
 
 Variants:
 
-*   `no_context`: the upper layer starts from 0.
+*   `no_context`: the upper layer starts from 0, without a coarse view of the image.
 *   `sum`: the answer is the sum of the two digits (the paper: 2.5 % wrong).
 *   `one_to_three`: one to three digits.
 *   `ram`, `cnn`: baselines that give all answers at once: RAM, and a network without

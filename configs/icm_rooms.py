@@ -4,14 +4,15 @@
 
 Agents explore four rooms that are connected by closed doors. 1,000 updates, each on 20
 steps of 32 agents, take a minute on one CPU core. The agents then visit 25 % of the
-cells in an episode (mean of five seeds), 20 % with uniform actions, and 11 % if they
-are trained without the bonus.
+cells in an episode (mean of five seeds); 20 % with uniform actions, and 11 % if they
+are trained without the reward for curiosity.
 
 Variants:
 
 *   `television`: 5 of 12 rows of the observation are noise, drawn at each step;
     `television_room`: only in the room in which the agent starts.
-*   `pixels`, `pixels_television`: the pixels are predicted, without an inverse model.
+*   `pixels`, `pixels_television`: the forward model predicts pixels, and there is no
+    inverse model.
 *   `random_features`: an encoder that is not trained (Burda et al., 2019).
 *   `no_bonus`, `no_bonus_television`: the reward of the environment alone.
 *   `doom`: the paper's model and environment, with the start far from the goal

@@ -2,8 +2,8 @@
 
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
-Strings of two to seven digits are spelled out; the splits have different voices. In 20
-minutes on one core, 12.5 ± 2.3 % of the digits of the test voice are wrong. The ± is
+The model spells out strings of two to seven spoken digits; each split has other voices.
+In 20 minutes on one core, 12.5 ± 2.3 % of the test voice's digits are wrong. The ± is
 the spread over five seeds, not over voices: `--config.data.test_voice=1` holds out
 another voice. The paper reports a word error rate of 14.1 % on voice search. See
 docs/results/speech.md.
@@ -15,8 +15,9 @@ Variants:
     wrong digits (floor, random digits: 87.3 %) in 76 seconds of CPU time.
 *   `smoke`: a few steps with telephone tones.
 
-The first 500 steps of the default (`--config.train_steps=500`), three to four minutes
-on one core, get 33 % of the digits of the validation voice wrong (mean of three seeds).
+After the first 500 steps of the default (`--config.train_steps=500`), three to four
+minutes on one core, 33 % of the digits of the validation voice are wrong (mean of three
+seeds).
 """
 
 from configs._variants import SMOKE_COSINE, config_maker, cosine_steps

@@ -7,7 +7,7 @@ variants `brackets*` have nested brackets of eight types. The evaluation reports
 accuracy by distance, and how often the maximum weight is on the subject (or the opening
 bracket). The LSTMN, the LSTM and the Transformer have about the same number of
 parameters. Takes a minute on one core and reaches a perplexity of 4.50 ± 0.01; the
-generator of the sentences has 4.46. See docs/results/language.md.
+optimum, that of the generator, is 4.46. See docs/results/language.md.
 
 Variants:
 

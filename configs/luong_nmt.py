@@ -17,7 +17,8 @@ Variants:
 
 *   `paper`: model and SGD of the paper, for an accelerator and a corpus of millions of
     pairs.
-*   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `short`: a shorter training, for the comparison of scores and alignments in
+    docs/results/translation.md.
 *   `britz`: the small baseline of configs/sweeps/britz.py (Britz et al., 2017).
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: `reversal` in a minute; 400 steps, 99.9 BLEU (floor, the nearest training
@@ -26,7 +27,7 @@ Variants:
 `paper` differs from the paper:
 
 *   Batches are counted in tokens, about as many as 128 sentences have.
-*   The loss is the mean over tokens times 25 instead of the sum over a sentence.
+*   The loss is 25 times the mean over tokens instead of the sum over a sentence.
 *   There is one vocabulary of subwords.
 *   The last checkpoints are averaged.
 *   An epoch is a fixed number of steps, computed for WMT14.

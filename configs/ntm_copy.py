@@ -3,9 +3,9 @@
     python train.py --config=configs/ntm_copy.py --workdir=runs/ntm_copy
 
 Takes about 4 minutes on one CPU core. The loss is then 0.17 bits per copy of 20 vectors
-and 1.05 of 120 (mean of five seeds); the paper reports near 0, with a mistake at 120.
-With the feed-forward controller the loss is lower at 20 but hundreds of bits at 120.
-The LSTM has 73 bits at 20 and does not copy longer sequences.
+and 1.05 per copy of 120 (mean of five seeds); the paper reports near 0, with a mistake
+at 120. With the feed-forward controller the loss is lower at 20 vectors but hundreds of
+bits at 120. The LSTM has 73 bits at 20 and does not copy longer sequences.
 
 Variants:
 

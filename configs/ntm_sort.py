@@ -3,9 +3,9 @@
     python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
 
 The answer is the 16 of 20 vectors with the highest priority, in order. Takes about 13
-minutes on one CPU core and reaches 77.72 bits (guessing: 128); the loss is still
-falling at the end. As in the paper, the machine writes each vector to a position given
-by its priority, but not exactly.
+minutes on one CPU core and reaches 77.72 bits per answer (guessing: 128); the loss is
+still falling at the end. As in the paper, the machine writes each vector to a position
+given by its priority, but not exactly.
 
 Differs from the paper: the controller has one layer of LSTM instead of two (table 2).
 

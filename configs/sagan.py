@@ -13,9 +13,9 @@ Variants:
 *   `dcgan`: networks and loss of Radford et al. (2016), without attention.
 *   `large`: 64 pixels.
 *   `corners`, `corners_no_attention`: a toy task with long-range dependencies: two
-    corners of an image must have the same colour. Without attention they depend on
-    different noise in the generator, and the discriminator's convolutions see at most
-    the edges of both.
+    corners of an image must have the same colour. Without attention, the corners depend
+    on different noise in the generator, and the discriminator's convolutions see at
+    most the edges of both.
 *   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
 
 There is no variant `tiny`: in a minute, the corners of an image do not agree yet. The

@@ -13,7 +13,8 @@ Variants:
 *   `cho`: a small version of the gated encoder-decoder of Cho et al. (2014).
 *   `cho_paper`: model and Adadelta of Cho et al., for an accelerator and a corpus of
     millions of pairs.
-*   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `short`: a shorter training, for the comparison of scores and alignments in
+    docs/results/translation.md.
 *   `britz`: the rows without attention in docs/results/exploration.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `tiny`: five letters in a minute; 1,000 steps, 100 BLEU (floor, the nearest training
@@ -24,7 +25,7 @@ Variants:
 *   There is one vocabulary of subwords instead of 160,000 and 80,000 words (304M
     parameters instead of 384M).
 *   Batches are counted in tokens, about as many as 128 sentences have.
-*   The loss is the mean over tokens times 30 instead of the sum over a sentence.
+*   The loss is 30 times the mean over tokens instead of the sum over a sentence.
 *   The last checkpoints are averaged.
 *   An epoch is a fixed number of steps, computed for WMT14.
 

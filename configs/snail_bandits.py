@@ -4,13 +4,13 @@
 
 A trial is ten pulls of five arms. The paper reports mean rewards of 6.6 for SNAIL, 6.7
 for an LSTM, 6.6 for Gittins indices and 5.0 for random arms; `docs/results/learning.md`
-has ours.
+has the results here.
 
 Variants:
 
 *   `arms_10`, `arms_50`: other numbers of arms.
 *   `n_100`: 100 pulls.
-*   `ppo`: four epochs of each rollout, with a constant learning rate.
+*   `ppo`: four epochs on each rollout, with a constant learning rate.
 *   `lstm`: an LSTM in place of SNAIL.
 *   `tiny`: the default in a minute; 1,000 steps, reward 6.34 (floor, uniform actions:
     5.01; Gittins indices: 6.64).

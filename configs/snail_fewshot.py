@@ -3,10 +3,11 @@
     python train.py --config=configs/snail_fewshot.py --workdir=runs/snail_fewshot
 
 An episode has five classes of letters and one to five examples of each; the scripts of
-the test split are not in training. 3,000 steps take 40 minutes on one CPU core and
-classify 82.6 ± 2.4 % of 1,000 test queries correctly with one example of each class,
-91.1 ± 1.8 % with five (one seed); the nearest neighbour in pixels, 50.5 and 73.8 %. The
-paper, on Omniglot, reports 99.1 % with one example, 99.8 % with five.
+the test split are not in training. After 3,000 steps, 40 minutes on one CPU core,
+82.6 ± 2.4 % of the queries of 1,000 test episodes are classified correctly with one
+example of each class and 91.1 ± 1.8 % with five (one seed; ± is the 95 % confidence
+interval). The nearest neighbour in pixels reaches 50.5 and 73.8 %. The paper, on
+Omniglot, reports 99.1 % with one example and 99.8 % with five.
 
 Variants:
 

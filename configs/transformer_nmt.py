@@ -13,7 +13,8 @@ Variants:
     millions of pairs (`--config.data.corpus=files` or `tfds:...`).
 *   `adam`: the optimizer of Vaswani et al.; 38.8 BLEU.
 *   `sinusoidal`: `adam` with the sinusoids of Vaswani et al.; 31.2 BLEU.
-*   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `short`: a shorter training, for the comparison of scores and alignments in
+    docs/results/translation.md.
 *   `tiny`: a toy task, to reverse sixteen letters; 400 steps, 100 BLEU (floor, the
     nearest training pair: 12.2) in 80 seconds of CPU time.
 """

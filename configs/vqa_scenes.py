@@ -4,7 +4,8 @@
 
 The questions are constructed so that a model without the image gets at most 29.2 % of
 the answers right; `docs/results/visual-questions.md` has the results. The encoder also
-learns to name the object of each region, in place of the papers' training on ImageNet.
+learns to name the object of each region, in place of the papers' pre-training on
+ImageNet.
 
 Variants:
 

@@ -1,1 +1,1 @@
-"""The page on which the attention of trained runs is looked at; see `explore.py`."""
+"""The page that shows the attention of trained runs; see `explore.py`."""

@@ -282,10 +282,11 @@ def counts(groups: Mapping[str, Measured]) -> str:
     against = count[significance.RIVAL_BELOW]
     text = (
         f"{len(rows)} tests of claims: {count[significance.HOLDS] + against} hold (in "
-        f"{against} of them, the rivals do not beat a trivial baseline), "
+        f"{against} of these, no rival beats a trivial baseline), "
         f"{count[significance.FAILS]} do not hold here, "
         f"{count[significance.INCONCLUSIVE]} are inconclusive, and in "
-        f"{count[significance.BELOW]} the expected winner does not beat that baseline."
+        f"{count[significance.BELOW]} the expected winner does not beat a trivial "
+        "baseline."
     )
     if provisional := sum(row.is_provisional for row in rows):
         share = f" {provisional} of the {len(rows)}"

@@ -190,10 +190,9 @@ def in_words(benchmarks: list[Record]) -> str:
         return markdown.EMPTY
     low, high = (f(steps, key=lambda x: steps[x]) for f in (min, max))
     return (
-        f"A training step is between {steps[low]:.2f} times {low} and "
-        f"{steps[high]:.0f} times {high} as fast as in the fastest other system "
-        "measured, with equal cores and memory allocators; the median of "
-        f"{len(steps)} models is "
+        "With equal cores and memory allocators, a training step here is "
+        f"{steps[low]:.2f} times {low} to {steps[high]:.0f} times {high} as fast as in "
+        f"the fastest other system measured; the median of {len(steps)} models is "
         f"{statistics.median(steps.values()):.1f} times."
     )
 

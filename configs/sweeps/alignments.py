@@ -3,7 +3,8 @@
     python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/alignments \
         --sweep=configs/sweeps/alignments.py --workers=2
 
-36 runs take about five minutes each on one CPU core: an hour and a half on two.
+The 36 runs take about five minutes each on one CPU core, and an hour and a half in all
+on two cores.
 """
 
 from sweeps.space import Sweep, choice

@@ -3,9 +3,9 @@
     python sweep.py --config=configs/luong_nmt.py:britz --workdir=sweeps/britz \
         --sweep=configs/sweeps/britz.py --workers=2
 
-Widths and depths are smaller than in the paper, in about the same proportions. 81 runs
-take one to four minutes each on one CPU core: an hour and a half on two, with
-evaluation.
+Widths and depths are smaller than in the paper, in about the same proportions. The 81
+runs take one to four minutes each on one CPU core, and an hour and a half in all on two
+cores, with evaluation.
 """
 
 from sweeps.space import Sweep, choice

@@ -4,8 +4,8 @@
         --sweep=configs/sweeps/transformer.py --workers=2
 
 Each size is trained for the number of steps that takes the time of 950 steps of width
-192, a quarter of the default's training. 14 runs take about five minutes each on one
-CPU core: 35 minutes on two.
+192, a quarter of the default's training. The 14 runs take about five minutes each on
+one CPU core, and 35 minutes in all on two cores.
 """
 
 from sweeps.space import Sweep, choice, log_uniform, uniform

@@ -130,7 +130,7 @@ class CaptioningLoss(reinforce.Weights):
 class CaptioningEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
-    images: Annotated[int, EXAMPLES] = 500  # number of generated images
+    images: Annotated[int, EXAMPLES] = 500  # maximum of evaluated images
     batch_size: Annotated[int, BATCH] = 100  # images per batch
     beam: Annotated[int, BEAM] = 3  # beam size; 1 for greedy search
     alpha: Annotated[float, ALPHA] = 0.0  # exponent of the length penalty

@@ -84,7 +84,8 @@ class PointingEvaluation(EvaluationConfig):
     sizes: Annotated[tuple[int, ...], _INPUTS.each()] = (5, 10)
     instances: Annotated[int, BATCH] = 1000  # number of instances per size
     beam: Annotated[int, BEAM] = 1  # beam size; 1 for greedy search
-    # Whether the search of the main metrics visits each input once; for permutations.
+    # Whether the main metrics use a search that visits each input once; for tasks whose
+    # answers are permutations.
     constrain: bool = False
 
 
@@ -112,8 +113,8 @@ class PointingOptions(NBestOptions):
 
     constrain: bool = option(
         True,
-        "Whether answers keep what the task promises: permutations of the inputs, a "
-        "hull without a repeated point, different triangles.",
+        "Whether only valid answers are given: permutations of the inputs, hulls "
+        "without a repeated point, distinct triangles.",
     )
 
 

@@ -62,7 +62,7 @@ class QuestionOptions(Options):
         None, "Task whose model answers; the first by default.", _TASK
     )
     repeat: int = option(
-        1, "Number of the model that answers, of config.data.repeats.", _REPEATS
+        1, "Which of the config.data.repeats models answers.", _REPEATS
     )
 
 

@@ -97,10 +97,10 @@ class RecognitionEvaluation(EvaluationConfig):
 class RecognitionLoss(reinforce.Weights):
     """`config.loss`."""
 
-    # Reward of a location. RAM: "correct", 1 if all answers are, or "likelihood", the
-    # log-probability of all labels, less that of a guess. DRAM: the number of correct
-    # answers from the one that follows to the first mistake, or the log-probability of
-    # the next label, less that of a guess.
+    # Reward of a location. RAM: 1 if all answers are correct ("correct"), or the
+    # log-probability of all labels, less that of a guess ("likelihood"). DRAM: the
+    # number of answers, from the next one on, before the first mistake ("correct"), or
+    # the log-probability of the next label, less that of a guess ("likelihood").
     rewarded: Literal["correct", "likelihood"] = "correct"
 
 

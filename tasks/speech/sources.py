@@ -34,7 +34,7 @@ class SpeechData(Mixing):
     source: Literal["digits", "tones", "espeak", "files"] = "digits"
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged recordings
     files: Files = Files()
-    # Number of the voice of the test, of the four that can be held out.
+    # Number of the test voice, one of the four that can be held out.
     test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
     # Minimum number of words of a generated string.
     min_words: Annotated[int, _WORDS] = 2

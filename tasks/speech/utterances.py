@@ -88,7 +88,7 @@ class Mixing(Fields):
 
     # M, number of mel bands of the spectrogram; 40 in the paper.
     bands: Annotated[int, SIZE] = 40
-    # Number of cepstral coefficients: 13 for the recorded digits, up to 128 for others.
+    # Number of cepstral coefficients: 13 for "digits", up to 128 for other sources.
     cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
     # Sampling rate of the recordings, in Hz.
     rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000

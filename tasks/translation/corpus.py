@@ -45,10 +45,10 @@ class TranslationData(Fields):
     min_words: Annotated[int, _WORDS] = 3
     # Maximum number of words of either side of a pair.
     max_words: Annotated[int, _WORDS] = 40
-    # Minimum number of source words of a training sentence; short labels teach words.
+    # Minimum number of source words of a training sentence; 1 keeps labels of one word.
     train_min_words: Annotated[int, _WORDS] = 1
-    # Share of training pairs of homeassistant and libreoffice whose names are replaced
-    # by invented ones, which teaches copying of names.
+    # Share of the training pairs with names, in homeassistant and libreoffice, whose
+    # names are replaced by invented ones, which teaches a model to copy names.
     made_up_names: Annotated[float, PROBABILITY] = 0.4
     vocab_size: Annotated[int, VOCABULARY] = 4000  # number of subwords
     # Number of best segmentations to sample from; 1 for no subword regularisation.
@@ -63,7 +63,7 @@ class TranslationData(Fields):
     pack: bool = True
     # Maximum number of batch shapes; each costs a compilation.
     max_shapes: Annotated[int, SHAPES] = 3
-    # Divisor of the batch size, itself a multiple of devices times `accumulate`.
+    # Number that divides each batch size, a multiple of devices times `accumulate`.
     batch_size_multiple: Annotated[int, SIZE] = 8
 
     def __post_init__(self):

@@ -93,7 +93,7 @@ class VisualEvaluation(EvaluationConfig):
 class VisualLoss(Fields):
     """`config.loss`."""
 
-    # Weight of the loss of naming the object of each region; only "scenes" knows them.
+    # Weight of the loss of naming the object of each region; needs the source "scenes".
     objects: Annotated[float, WEIGHT] = 0.0
 
 

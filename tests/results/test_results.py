@@ -899,7 +899,7 @@ def test_the_summary_has_the_lowest_ratio_of_each_benchmark(tmp_path):
     )
     words = show(tmp_path, "facts")
     assert (
-        "0.60 times (recurrent models, against JoeyNMT) and 4 times (LSTMN, against A)"
+        "0.60 times (recurrent models, against JoeyNMT) to 4 times (LSTMN, against A)"
         in words
     )
     assert "the median of 2 models is 2.3 times" in words
