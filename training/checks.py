@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,24 +58,18 @@ def check_models(config: ConfigDict) -> None:
             module.check()
 
 
-def build_model(
-    architecture: type,
-    fields: Mapping[str, Any],
-    *,
-    name: str = "architecture",
-    **sizes: Any,
-) -> Any:
-    """Returns `architecture(**fields, **sizes)`.
+def build_model(config: ConfigDict, name: str = "architecture", **sizes: Any) -> Any:
+    """Returns the model of a config, `architecture(**config.model, **sizes)`.
 
     Args:
-        architecture: a Flax module.
-        fields: `config.model`, which `check_models` accepts.
-        name: the field of the config with the architecture.
+        config: a config that `check_models` accepts.
+        name: the field of the config with the architecture, a Flax module.
         **sizes: fields that depend on the data, such as the vocabulary size.
 
     Raises:
         UserError: for an architecture that lacks a size, or a field that is missing.
     """
+    architecture = config[name]
     required = {
         field.name: field.default is dataclasses.MISSING is field.default_factory
         for field in dataclasses.fields(architecture)
@@ -85,7 +79,7 @@ def build_model(
             raise UserError(
                 f"config.{name} is {architecture.__name__}: must have the field {size}"
             )
-    given = {**fields, **sizes}
+    given = {**config.model, **sizes}
     for field, is_required in required.items():
         if is_required and field not in given:
             raise UserError(

@@ -90,7 +90,7 @@ class Adding(Task):
     def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config = config
-        self.model = checks.build_model(config.architecture, config.model)
+        self.model = checks.build_model(config)
         blank = jnp.zeros((1, 1, 2))
         self.objective = supervised(self, blank)
 

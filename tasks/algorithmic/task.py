@@ -98,9 +98,7 @@ class Algorithmic(Task):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         self.kind = algorithmic.KINDS[config.data.kind]
-        self.model = checks.build_model(
-            config.architecture, config.model, outputs=self.kind.outputs
-        )
+        self.model = checks.build_model(config, outputs=self.kind.outputs)
         sizes = config.data.max_size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
         inputs = jnp.zeros((1, 2, self.kind.inputs))

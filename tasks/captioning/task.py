@@ -200,9 +200,7 @@ class Captioning(Task):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
-        self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=self.vocabulary.size
-        )
+        self.model = checks.build_model(config, vocab_size=self.vocabulary.size)
         blank = {"source": self.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
         self.objective = supervised(
             self,

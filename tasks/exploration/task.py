@@ -186,9 +186,7 @@ class Exploration(Task):
             raise UserError(f"config.data.environment: {error}") from error
         # Evaluations have games of their own: those of training go on after them.
         self._evaluated = functools.cache(self._make)
-        self.model = checks.build_model(
-            config.architecture, config.model, actions=len(self.environment.actions)
-        )
+        self.model = checks.build_model(config, actions=len(self.environment.actions))
         self.objective = self._explorer(
             self.environment,
             config.data.steps,

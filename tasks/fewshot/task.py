@@ -156,8 +156,7 @@ class FewShot(Task):
         self.config, self._read = config, assets
         data = config.data
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
+            config,
             ways=data.ways,
             shots=max(data.shots, *config.evaluation.shots),
         )

@@ -175,16 +175,13 @@ class Adversarial(Task):
         """Builds both networks; see `Task`."""
         self.config = config
         self.classes, self.left_out = assets
+        sizes = config.attention
         families = dict(
             generator="architecture", discriminator="discriminator_architecture"
         )
         self.models = {
             name: checks.build_model(
-                config[family],
-                config.model,
-                name=family,
-                classes=len(self.classes),
-                attention=tuple(config.attention[name]),
+                config, family, classes=len(self.classes), attention=tuple(sizes[name])
             )
             for name, family in families.items()
         }

@@ -85,9 +85,7 @@ class Agreement(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.language = config, config.data.language
         self.words = agreement.vocabulary(self.language)
-        self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=self.words.size
-        )
+        self.model = checks.build_model(config, vocab_size=self.words.size)
         sizes = config.data.size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
         self.continuations = Continuations(self.model, self.words)

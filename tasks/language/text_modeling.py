@@ -147,9 +147,7 @@ class TextModeling(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.texts = config, assets
         vocabulary = assets.vocabulary
-        self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=vocabulary.size
-        )
+        self.model = checks.build_model(config, vocab_size=vocabulary.size)
         self.continuations = Continuations(self.model, vocabulary, piece_labels)
         self.read = jax.jit(self._read)
         tokens = jnp.ones((1, 2), jnp.int32)

@@ -139,7 +139,7 @@ class Pointing(Task):
     def __init__(self, config: ConfigDict, assets: None = None):
         """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
-        self.model = checks.build_model(config.architecture, config.model)
+        self.model = checks.build_model(config)
         self.attention = AttentionReader(self.model)
         evaluation = config.evaluation
         self.search = Search.configured(evaluation)

@@ -153,8 +153,7 @@ class QuestionAnswering(Task):
         self.config, self.source = config, assets
         self.data = QuestionData(config, assets)
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
+            config,
             vocab_size=assets.vocab_size,
             memory=config.data.memory,
         )

@@ -155,8 +155,7 @@ class Recognition(Task):
         names = [field.name for field in dataclasses.fields(recognition.Layout)]
         self.layout = recognition.Layout(**{x: config.data[x] for x in names})
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
+            config,
             classes=self.layout.labels_count(len(self.names)),
             outputs=self.layout.outputs,
         )

@@ -70,7 +70,7 @@ class Regression(Task):
             points=data.points, length=data.length, noise=data.noise, seed=config.seed
         )
         self.config = config
-        self.model = checks.build_model(config.architecture, config.model)
+        self.model = checks.build_model(config)
         blank = self.inputs(self.x[:1])
         self.objective = supervised(self, blank)
 

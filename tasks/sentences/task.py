@@ -94,8 +94,7 @@ class SentenceClassification(Task):
         """Builds the model and the objective; see `Task`."""
         self.config, self.sentences = config, assets
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
+            config,
             vocab_size=assets.words.size,
             classes=len(assets.labels),
             memory=config.data.max_length,

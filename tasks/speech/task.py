@@ -124,9 +124,7 @@ class Listening(Task):
     def __init__(self, config: ConfigDict, assets: Speech):
         """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
-        self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=assets.characters.size
-        )
+        self.model = checks.build_model(config, vocab_size=assets.characters.size)
         frames = jnp.zeros((1, 8, config.data.bands))
         source = {"frames": frames, "lengths": jnp.full(1, 8, jnp.int32)}
         blank = {"source": source, "target": jnp.ones((1, 2), jnp.int32)}

@@ -128,9 +128,7 @@ class Translation(Task):
         self.config, self.assets = config, assets
         self.language = config.data.target_language
         self.vocabulary = assets.vocabulary
-        self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=self.vocabulary.size
-        )
+        self.model = checks.build_model(config, vocab_size=self.vocabulary.size)
         self.objective = supervised(
             self,
             _BLANK,

@@ -101,9 +101,7 @@ class Trials(Task):
         horizon = data.episodes * self.family.length  # T
         self._strategies = functools.partial(strategies, data.actions, horizon, **sizes)
         self._played = functools.cache(self._play)
-        self.model = checks.build_model(
-            config.architecture, config.model, actions=data.actions, length=horizon
-        )
+        self.model = checks.build_model(config, actions=data.actions, length=horizon)
         self.objective = PolicyGradient(
             trial(self.family, data.episodes),
             self.model,

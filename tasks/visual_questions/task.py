@@ -135,8 +135,7 @@ class VisualQuestionAnswering(Task):
         self.vocabulary = assets.vocabulary
         names_objects = config.loss.objects and config.data.source == "scenes"
         self.model = checks.build_model(
-            config.architecture,
-            config.model,
+            config,
             vocab_size=self.vocabulary.words.size,
             answers=len(self.vocabulary.answers),
             objects=scenes.OBJECTS if names_objects else 0,

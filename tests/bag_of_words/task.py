@@ -75,7 +75,7 @@ class BagOfWords(Task):
 
     def __init__(self, config, assets):
         self.config, self.words = config, assets
-        self.model = checks.build_model(config.architecture, config.model)
+        self.model = checks.build_model(config)
         zeros = jnp.zeros(config.data.words)
         self.objective = Objective(
             lambda rng: self.model.init(rng, zeros[None], zeros)["params"],

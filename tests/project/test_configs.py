@@ -286,8 +286,7 @@ def test_a_model_field_counts_as_read_when_the_model_reads_it():
 
     config = ConfigDict({"architecture": Model, "model": {"width": 3, "depth": 5}})
     with traced() as trace:
-        fields = trace.add(config).model
-        model = build_model(config.architecture, fields)
+        model = build_model(trace.add(config))
         assert not any("." in name for name in trace.fields)
         assert model.apply({}) == 3
         assert "model.width" in trace.fields and "model.depth" not in trace.fields
