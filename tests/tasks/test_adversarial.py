@@ -19,9 +19,9 @@ from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.metrics import consistency
 from tasks.images.task import Adversarial, Assets, SeedOptions
-from training import checks, configuration, evaluate
+from training import evaluate
 from training.adversarial import LOSSES
-from training.task import Evaluation, NoOptions, Task, create
+from training.task import Evaluation, NoOptions, create
 
 rng = np.random.default_rng
 
@@ -266,25 +266,6 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     assert 0 <= scores["frechet_real"] < 1 and scores["images"] == 90
     openmoji.generator.images = lambda _, classes, seed: values[:1].repeat(90, 0)
     assert evaluate.evaluate(openmoji, state(), "validation").scores["frechet"] > 0.001
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
-        ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
-    ],
-)
-def test_sizes_that_the_networks_cannot_have_are_refused(changes, message, tmp_path):
-    fields = config(**changes)
-    task = create(fields, tmp_path, training=True)
-    with pytest.raises(UserError, match=message), checks.model_errors(fields):
-        jax.eval_shape(task.objective.init, jax.random.key(0))
-
-
-def test_a_missing_folder_is_reported():
-    with pytest.raises(UserError, match="config.data.folder is '': must be a folder"):
-        configuration.check(config(**{"data.source": "folder"}), Task)
 
 
 def test_the_images_of_a_line_depend_on_its_class_and_the_seed_alone(tmp_path):

@@ -20,7 +20,6 @@ from tasks.translation.corpora.generated import (
     german_number,
     reversal_records,
 )
-from tasks.translation.corpus import check_name
 
 LANGUAGES = ("en", "de")
 
@@ -77,29 +76,6 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
     assert sizes == (1720, 140, 140)
     assert [pair[::-1] for pair in corpus.test] == reverse.test
     assert load("numbers", "en", "de", split_seed=1).test != corpus.test
-
-
-@pytest.mark.parametrize(
-    ("corpus", "languages", "message"),
-    [
-        (
-            "wmt",
-            LANGUAGES,
-            (
-                "^config.data.corpus is 'wmt': must be homeassistant, "
-                "libreoffice, files, numbers, reversal or tfds:NAME$"
-            ),
-        ),
-        ("numbers", ("en", "fr"), "target_language is 'fr': must be en or de for the"),
-        ("reversal", ("", "fr"), "source_language is '': must be a language, such as"),
-    ],
-)
-def test_a_name_that_does_not_fit_is_refused(corpus, languages, message):
-    with pytest.raises(UserError, match=message):
-        check_name("data.corpus", corpus, languages, {"train": ""})
-    if corpus == "wmt":
-        with pytest.raises(UserError, match="^config.data.extra_corpora has 'wmt': mu"):
-            check_name("data.extra_corpora", corpus, languages, {})
 
 
 # The user's own files.

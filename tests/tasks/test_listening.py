@@ -28,29 +28,6 @@ def config(**fields):
     return result
 
 
-@pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        (
-            {"data.min_words": 5},
-            "config.data.max_words is 3: must be at least config.d",
-        ),
-        ({"data.min_snr": 50.0}, "config.data.max_snr is 40.0: must be at least confi"),
-        ({"data.cepstra": 14}, "config.data.cepstra is 14: must be at most 13 with co"),
-        (
-            {"data.files.train": "a"},
-            "config.data.files.train is 'a', but config.data.source is not 'files': "
-            "add --config.data.source=files",
-        ),
-        ({"model.halvings": 3}, "config.model.halvings is 3: must be less than listen"),
-    ],
-)
-def test_a_config_that_contradicts_itself_is_refused_in_one_line(fields, line):
-    with pytest.raises(UserError) as error:
-        configuration.check(config(**fields), Task)
-    assert str(error.value).startswith(line) and "\n" not in str(error.value)
-
-
 def test_the_characters_of_a_run_are_those_of_its_training_transcripts(tmp_path):
     settings = config()
     recordings.write(tmp_path / "a.wav", 1)

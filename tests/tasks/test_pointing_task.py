@@ -18,7 +18,7 @@ from generation.search import Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing.metrics import pointing_scores
-from training import checks, evaluate, trained
+from training import evaluate, trained
 from training.state import TrainState
 from training.task import Evaluation, Prediction
 
@@ -392,23 +392,3 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
     monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
         predict(task, state, ["0.5 0"], figures=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "message"),
-    [
-        ("hull", "data__min_size", 2, "config.data.min_size is 2: must be at least 3"),
-        ("hull", "data__max_size", 2, "config.data.max_size is 2: must be at least co"),
-        ("hull", "evaluation__sizes", (5, 2), "a size of config.evaluation.sizes is 2"),
-    ],
-)
-def test_an_invalid_config_is_refused(kind, name, value, message):
-    with pytest.raises(UserError, match=message):
-        make(kind, **{name: value})
-
-
-def test_a_baseline_is_limited_to_max_inputs():
-    with pytest.raises(UserError, match="config.model.max_inputs is 5: must be at lea"):
-        task = make(model__output="attention", model__glimpses=0, model__max_inputs=5)
-        with checks.model_errors(task.config):
-            jax.eval_shape(task.objective.init, jax.random.key(0))

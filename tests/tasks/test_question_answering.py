@@ -21,9 +21,9 @@ from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.text import Line
 from tasks.questions.models import LinearStart, fact_losses
 from tasks.questions.task import QuestionAnswering, QuestionOptions, Story
-from training import configuration, evaluate, optimizers
+from training import evaluate, optimizers
 from training.optimizers import make_optimizer
-from training.task import NoOptions, Task, create
+from training.task import NoOptions, create
 
 
 def config(**changes):
@@ -266,13 +266,6 @@ def test_joint_training_has_one_model_for_all_tasks(tmp_path):
     assert task.source.vocabularies[1].names == task.source.vocabularies[4].names
     scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     assert {"best_1", "best_4", "fact_1", "fact_2"} <= set(scores)
-
-
-@pytest.mark.parametrize("tasks", [(), (2, 2)])
-def test_tasks_are_a_list_without_repeats(tasks):
-    with pytest.raises(UserError) as error:
-        configuration.check(config(data__tasks=tasks), Task)
-    assert f"config.data.tasks is {tasks}: must be a list" in str(error.value)
 
 
 @pytest.fixture

@@ -242,23 +242,6 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
     assert len(repr(run)) < 200
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "model__kernel",
-            "boxcar",
-            "which has no gradient in its width; "
-            "kernels with a gradient: gaussian, triangular, epanechnikov",
-        ),
-        ("optimizer__schedule", "noam", "must be one of .* as the model has no field"),
-    ],
-)
-def test_a_config_out_of_range_is_refused(name, value, message):
-    with pytest.raises(UserError, match=message):
-        make(**{name: value})
-
-
 def test_every_fixed_variant_is_tested():
     fixed = {name for name in VARIANTS if not get_config(name).model.learned}
     assert fixed == set(FIXED)

@@ -14,8 +14,8 @@ from configs import lstmn_text
 from tasks.common.vocabulary import BOS, PAD, UNK
 from tasks.language import text_data as running_text
 from tasks.language.text_modeling import TextModeling
-from training import configuration, evaluate
-from training.task import NoOptions, Task, create
+from training import evaluate
+from training.task import NoOptions, create
 
 B, T = 3, 5
 
@@ -143,11 +143,6 @@ def test_the_models_have_as_many_parameters(variant):
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
     count = sum(x.size for x in jax.tree.leaves(state.params))
     assert abs(count / 1_080_000 - 1) < 0.02, count
-
-
-def test_a_layout_that_splits_the_carried_state_is_an_error():
-    with pytest.raises(UserError, match="^config.parallel is 'pmap': must be jit, as"):
-        configuration.check(smoke(parallel="pmap"), Task)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from attention.alignments import update_baseline
 from base import storage
 from base.errors import UserError
 from base.records import SampleRecord, records_of
-from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt, transformer_nmt
+from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
 from figures.attention import draw_attention
 from generation.options import SamplingOptions, TranslationOptions
@@ -231,38 +231,6 @@ def test_sentences_of_the_nearest_lengths_are_drawn(task, monkeypatch, capsys):
         "figures: too few validation sentences of 901 to 907 pieces: drawing the "
         f"nearest lengths, {', '.join(map(str, drawn))}\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("config", "field", "value", "message"),
-    [
-        (
-            transformer_nmt,
-            "optimizer__accumulate",
-            3,
-            "config.optimizer.accumulate is 3: must be a divisor",
-        ),
-        (
-            transformer_nmt,
-            "data__tokens",
-            7,
-            "config.data.tokens is 7: must be at least config.data.batch_size_multiple",
-        ),
-        (
-            transformer_nmt,
-            "model__cross_score",
-            "location",
-            "one sentence per row, config.data.pack=fa",
-        ),
-        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence per row"),
-        (luong_nmt, "data__pack", True, "config.data.pack is True: must be false"),
-    ],
-)
-def test_invalid_values_are_reported_before_data_is_read(config, field, value, message):
-    config = changed(config.get_config("smoke"), {field: value})
-    with pytest.raises(UserError, match=message) as error:
-        configuration.check(config, Task)
-    assert "\n" not in str(error.value)
 
 
 def test_learned_positions_must_cover_the_maximum_length():

@@ -15,8 +15,7 @@ from tasks.trials.bandits import bandits, gittins_indices, thompson, ucb1
 from tasks.trials.mdps import LENGTH, MDP, STATES, mdps, value_iteration
 from tasks.trials.mdps import strategies as mdp_strategies
 from tasks.trials.trials import play, trial
-from training import configuration
-from training.task import NoOptions, Task, create
+from training.task import NoOptions, create
 
 SEEDS = seeds(np.random.default_rng(0), 997)
 
@@ -194,13 +193,6 @@ def test_a_line_names_a_problem_and_a_seed(task):
     for line in ("maze\t7", name, f"{name}\tx", f"{name}\t{'9' * 5000}"):
         with pytest.raises(UserError, match=f"must be {name}, a tab and a seed"):
             task.parse(line, NoOptions())
-
-
-def test_a_bandit_has_no_states():
-    config = snail_bandits.get_config()
-    config.data.states = 3
-    with pytest.raises(UserError, match="states is 3: must be 10 with .*=bandit$"):
-        configuration.check(config, Task)
 
 
 def test_arms_pay_as_in_gymnax():

@@ -23,8 +23,7 @@ from tasks.common.splits import SPLITS
 from tasks.visual_questions import data as visual
 from tasks.visual_questions import metrics, scenes
 from tasks.visual_questions.task import answer_losses, object_losses
-from training import configuration
-from training.task import NoOptions, Task, create
+from training.task import NoOptions, create
 
 SIZE, CELL = 64, 21
 
@@ -371,13 +370,6 @@ def test_files_that_are_no_images_replace_no_image(tmp_path):
     task = task_of(config, tmp_path / "run")
     paths = task.data.read("test").images.paths
     assert [path.name for path in paths] == ["(x) 7.png", "(x) 12.png"]
-
-
-def test_the_images_of_easy_vqa_are_not_scaled():
-    config = get_config("easy")
-    config.data.size = 96
-    with pytest.raises(UserError, match="config.data.size is 96: must be 64"):
-        configuration.check(config, Task)
 
 
 def test_missing_fields_of_files_are_named(tmp_path):
