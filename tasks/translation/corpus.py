@@ -4,11 +4,10 @@ The vocabulary and the evaluation splits are in a folder of the run directory, s
 evaluation and prediction do not read the corpus.
 """
 
-import dataclasses
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -67,58 +66,38 @@ class TranslationData(Fields):
     batch_size_multiple: Annotated[int, SIZE] = 8
 
     def __post_init__(self):
-        languages = self.source_language, self.target_language
-        files = dataclasses.asdict(self.files)
-        check_name("data.corpus", self.corpus, languages, files)
-        for name in self.extra_corpora:
-            check_name("data.extra_corpora", name, languages, files)
-        if "files" not in (self.corpus, *self.extra_corpora):
+        names = self.corpus, *self.extra_corpora
+        for corpus in names:
+            if corpus not in CORPORA and not re.fullmatch(r"tfds:.+", corpus):
+                has = "corpus is" if corpus == self.corpus else "extra_corpora has"
+                raise UserError(
+                    f"config.data.{has} {corpus!r}: must be {', '.join(CORPORA)} or "
+                    "tfds:NAME"
+                )
+        source, target = languages = self.source_language, self.target_language
+        if source == target:
+            raise UserError(
+                f"config.data.source_language is {source!r}: must differ from "
+                "config.data.target_language"
+            )
+        for side, language in zip(("source", "target"), languages, strict=True):
+            name = f"config.data.{side}_language"
+            if "numbers" in names and language not in LANGUAGES:
+                accepted = f"{' or '.join(LANGUAGES)} for the corpus numbers"
+                raise FieldError(name, language, accepted)
+            if not language:
+                raise FieldError(name, language, "a language, such as en")
+        if "files" not in names:
             unread("files", self.files, "config.data.corpus=files")
+        elif not self.files.train:
+            raise UserError(
+                "config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE "
+                f"or PREFIX, for files PREFIX.{source} and PREFIX.{target}, optionally "
+                "with .gz"
+            )
         ordered(self, "min_words", "max_words", "data")
         ordered(self, "train_min_words", "max_words", "data")
         ordered(self, "batch_size_multiple", "tokens", "data")
-
-
-def check_name(
-    field: str, corpus: str, languages: tuple[str, str], files: Mapping[str, str]
-) -> None:
-    """Checks the name of a corpus, and the fields that it needs; reads no data.
-
-    Args:
-        field: field of the config with the name, for errors.
-        corpus: name of the corpus.
-        languages: source and target language.
-        files: files of the corpus `files`, by split.
-
-    Raises:
-        UserError: for an unknown corpus, a language that it lacks, equal languages or
-            missing names of files.
-    """
-    source, target = languages
-    if corpus not in CORPORA and not re.fullmatch(r"tfds:.+", corpus):
-        verb = "is" if field == "data.corpus" else "has"
-        raise UserError(
-            f"config.{field} {verb} {corpus!r}: must be {', '.join(CORPORA)} or "
-            "tfds:NAME"
-        )
-    if source == target:
-        raise UserError(
-            f"config.data.source_language is {source!r}: must differ from "
-            "config.data.target_language"
-        )
-    for side, language in (("source", source), ("target", target)):
-        name = f"config.data.{side}_language"
-        if corpus == "numbers" and language not in LANGUAGES:
-            accepted = f"{' or '.join(LANGUAGES)} for the corpus numbers"
-            raise FieldError(name, language, accepted)
-        if not language:
-            raise FieldError(name, language, "a language, such as en")
-    if corpus == "files" and not files.get("train"):
-        raise UserError(
-            "config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE or "
-            f"PREFIX, for files PREFIX.{source} and PREFIX.{target}, optionally with "
-            ".gz"
-        )
 
 
 VOCABULARY_FILE = "vocabulary.model"  # file of the assets
