@@ -141,21 +141,13 @@ class QuestionModels:
 
     Args:
         model: a model such as `models.memory_network.MemoryNetwork`.
-        groups: numbers of the models of each group, by number of slots.
-        memory: maximum time index.
+        data: their questions.
         supervision: weight of the loss of the attention.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        groups: Mapping[int, np.ndarray],
-        *,
-        memory: int,
-        supervision: float,
-    ):
-        self.model, self.memory, self.supervision = model, memory, supervision
-        self.groups, self.count = groups, sum(map(len, groups.values()))
+    def __init__(self, model: nn.Module, data: QuestionData, supervision: float):
+        self.model, self.data, self.supervision = model, data, supervision
+        self.count = sum(map(len, data.groups.values()))
         self.answer, self.detailed = (
             jax.jit(jax.vmap(functools.partial(self._answer, x), in_axes=(0, 0, None)))
             for x in (["attention"], ["attention", DETAILS])
@@ -173,24 +165,16 @@ class QuestionModels:
         batch: Mapping[str, Batch],
         rng: jax.Array,
         state: TrainState,
-        texts: Mapping[int, np.ndarray | None],
     ) -> LossResult:
         """Returns the sum of the losses of all models, and the batch size of one model.
 
-        Args:
-            params: parameters of the P models.
-            batch: a batch of `QuestionData.batches`.
-            rng: PRNG key.
-            state: the training state.
-            texts: by number of slots, the word ids of each task's statements whose
-                numbers are in the batch; None where the batch has words.
+        `batch` is one of `QuestionData.batches`.
         """
         total, wrong = jnp.zeros(()), jnp.zeros(())
-        for number, (size, group) in enumerate(self.groups.items()):
-            part = batch[str(size)]
+        for number, (size, group) in enumerate(self.data.groups.items()):
+            part, (_, rows) = batch[str(size)], self.data.training[size]
             members = jax.tree.map(lambda x, group=group: x[group], params)
             rngs = jax.random.split(jax.random.fold_in(rng, number), len(group))
-            rows = texts[size]
             if rows is not None:  # for each repeat
                 rows = rows.repeat(len(group) // len(rows), 0)
             linear = state.extra["linear"][group]
@@ -230,21 +214,13 @@ class QuestionModels:
         (record,) = records_of(sown, AttentionRecord)
         return logits, record
 
-    def outputs(
-        self, state: TrainState, members: slice, questions: Questions, slots: int
-    ) -> Outputs:
-        """Returns the outputs of some models for all questions.
-
-        Args:
-            state: a training state.
-            members: slice of the models, which selects R.
-            questions: Q questions.
-            slots: N.
-        """
+    def outputs(self, state: TrainState, task: int, questions: Questions) -> Outputs:
+        """Returns the outputs of the models of a task, R, for Q questions."""
+        members, slots = self.data.members(task), self.data.slots[task]
 
         def part(start: int) -> list[np.ndarray]:
             index = np.arange(start, min(start + _BATCH, len(questions)))
-            batch = questions.batch(index, slots, memory=self.memory)
+            batch = questions.batch(index, slots, memory=self.data.config.memory)
             logits, record = self.answer(*select(state, members), batch)
             target = np.broadcast_to(batch["answer"], logits.shape[:-1])
             losses = _cross_entropy(logits, target)

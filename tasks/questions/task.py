@@ -46,7 +46,7 @@ from tasks.questions.models import (
 from training import checks
 from training.configuration import ModelConfig
 from training.optimizers import make_optimizer
-from training.state import LossResult, Scores, TrainState
+from training.state import Scores, TrainState
 from training.task import Evaluation, Prediction, Task
 
 _TASK = Range(1, 20, whole=True)
@@ -157,25 +157,16 @@ class QuestionAnswering(Task):
             vocab_size=assets.vocab_size,
             memory=config.data.memory,
         )
-        self.models = QuestionModels(
-            self.model,
-            self.data.groups,
-            memory=config.data.memory,
-            supervision=config.loss.supervision,
-        )
+        supervision = config.loss.supervision
+        self.models = QuestionModels(self.model, self.data, supervision)
         self.objective = LinearStart(
             self.models.init,
-            self.loss,
+            self.models.loss,
             make_optimizer(config),
             models=self.models.count,
             linear_steps=config.loss.linear_steps,
             validation_losses=self.validation_losses,
         )
-
-    def loss(self, params, batch, rng, state) -> LossResult:
-        """Returns the loss of all models; see `QuestionModels.loss`."""
-        texts = {size: texts for size, (_, texts) in self.data.training.items()}
-        return self.models.loss(params, batch, rng, state, texts)
 
     def train_data(self) -> EndlessBatches:
         """Returns the training batches; see `QuestionData.batches`."""
@@ -206,9 +197,7 @@ class QuestionAnswering(Task):
     ) -> Outputs | list[tuple]:
         """Returns the outputs of all models of a task, or of one model for stories."""
         if isinstance(examples, TaskQuestions):
-            task, questions = examples
-            members, slots = self.data.members(task), self.data.slots[task]
-            return self.models.outputs(state, members, questions, slots)
+            return self.models.outputs(state, *examples)
         return [self._answer(state, story) for story in examples]
 
     def _encode(self, story: Story) -> Questions:
