@@ -88,7 +88,6 @@ class Adding(Task):
     Config = AddingConfig
 
     def __init__(self, config: ConfigDict, assets: None = None):
-        """Builds the model and the objective; see `Task`."""
         self.config = config
         self.model = checks.build_model(config)
         blank = jnp.zeros((1, 1, 2))

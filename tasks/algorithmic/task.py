@@ -95,7 +95,6 @@ class Algorithmic(Task):
     Config = AlgorithmicConfig
 
     def __init__(self, config: ConfigDict, assets: None = None):
-        """Builds the model and the objective; see `Task`."""
         self.config = config
         self.kind = algorithmic.KINDS[config.data.kind]
         self.model = checks.build_model(config, outputs=self.kind.outputs)

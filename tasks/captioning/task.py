@@ -197,7 +197,6 @@ class Captioning(Task):
         return data
 
     def __init__(self, config: ConfigDict, assets: CaptionData):
-        """Builds the model for the vocabulary; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
         self.model = checks.build_model(config, vocab_size=self.vocabulary.size)

@@ -178,7 +178,6 @@ class Exploration(Task):
     figure_name = "episode"
 
     def __init__(self, config: ConfigDict, assets: None):
-        """Builds the model and the objective; see `Task`."""
         self.config = config
         try:
             self.environment = self._make(config.data.environment)

@@ -152,7 +152,6 @@ class FewShot(Task):
         config: ConfigDict,
         assets: Callable[[], Mapping[str, Characters]],
     ):
-        """Builds the model and the objective; see `Task`."""
         self.config, self._read = config, assets
         data = config.data
         self.model = checks.build_model(

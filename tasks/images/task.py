@@ -172,7 +172,6 @@ class Adversarial(Task):
         return Assets(tuple(names), left_out)
 
     def __init__(self, config: ConfigDict, assets: Assets):
-        """Builds both networks; see `Task`."""
         self.config = config
         self.classes, self.left_out = assets
         sizes = config.attention

@@ -82,7 +82,6 @@ class Agreement(Task):
     batch_size = 50
 
     def __init__(self, config: ConfigDict, assets: None = None):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.language = config, config.data.language
         self.words = agreement.vocabulary(self.language)
         self.model = checks.build_model(config, vocab_size=self.words.size)

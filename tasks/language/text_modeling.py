@@ -144,7 +144,6 @@ class TextModeling(Task):
         return texts
 
     def __init__(self, config: ConfigDict, assets: Texts):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.texts = config, assets
         vocabulary = assets.vocabulary
         self.model = checks.build_model(config, vocab_size=vocabulary.size)

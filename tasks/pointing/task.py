@@ -137,7 +137,6 @@ class Pointing(Task):
     one_by_one = False
 
     def __init__(self, config: ConfigDict, assets: None = None):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
         self.model = checks.build_model(config)
         self.attention = AttentionReader(self.model)

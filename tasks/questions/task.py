@@ -149,7 +149,6 @@ class QuestionAnswering(Task):
         return sources.load(stories, workdir)
 
     def __init__(self, config: ConfigDict, assets: Source):
-        """Builds the models and the objective; see `Task`."""
         self.config, self.source = config, assets
         self.data = QuestionData(config, assets)
         self.model = checks.build_model(

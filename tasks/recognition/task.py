@@ -148,7 +148,6 @@ class Recognition(Task):
         return Assets(tuple(names), read_files)
 
     def __init__(self, config: ConfigDict, assets: Assets):
-        """Builds the model and the objective; see `Task`."""
         self.config = config
         self.names, self._read = assets
         self.objects = functools.cache(self._objects)

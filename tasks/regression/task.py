@@ -64,7 +64,6 @@ class Regression(Task):
     Config = RegressionConfig
 
     def __init__(self, config: ConfigDict, assets: None = None):
-        """Samples the training points and builds the model; see `Task`."""
         data = config.data
         self.x, self.y = regression.training_points(
             points=data.points, length=data.length, noise=data.noise, seed=config.seed

@@ -91,7 +91,6 @@ class SentenceClassification(Task):
         return sentences.create(splits, folder, vocab_size=data.vocab_size)
 
     def __init__(self, config: ConfigDict, assets: Sentences):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.sentences = config, assets
         self.model = checks.build_model(
             config,

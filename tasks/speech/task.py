@@ -122,7 +122,6 @@ class Listening(Task):
         return Speech(config, Characters(path.read_bytes().decode()), left_out)
 
     def __init__(self, config: ConfigDict, assets: Speech):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.model = checks.build_model(config, vocab_size=assets.characters.size)
         frames = jnp.zeros((1, 8, config.data.bands))

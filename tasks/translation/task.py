@@ -124,7 +124,6 @@ class Translation(Task):
         return corpus.prepare(config, folder)
 
     def __init__(self, config: ConfigDict, assets: TextAssets):
-        """Builds the model for the vocabulary; see `Task`."""
         self.config, self.assets = config, assets
         self.language = config.data.target_language
         self.vocabulary = assets.vocabulary

@@ -93,7 +93,6 @@ class Trials(Task):
     figure_name = "trial"
 
     def __init__(self, config: ConfigDict, assets: None):
-        """Builds the agent and the objective; see `Task`."""
         self.config, data = config, config.data
         family, strategies = PROBLEMS[data.problem]
         sizes = {"states": data.states} if data.problem == "mdp" else {}

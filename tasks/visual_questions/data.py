@@ -201,15 +201,9 @@ class VisualData:
     def _questions(self, split: str) -> Questions:
         """Returns the first questions of an evaluation split."""
         whole, count = self.read(split), self.config.evaluation.questions
-        first = Questions(
-            *(
-                x[:count]
-                for x in (whole.texts, whole.answers, whole.types, whole.numbers)
-            ),
-            whole.images,
-            whole.boxes[:count],
-        )
-        return self._encoded(first)
+        names = "texts", "answers", "types", "numbers", "boxes"
+        first = {name: getattr(whole, name)[:count] for name in names}
+        return self._encoded(dataclasses.replace(whole, **first, objects=None))
 
     def batches(self) -> EndlessBatches:
         """Returns the training batches, drawn with replacement."""

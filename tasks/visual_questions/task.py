@@ -130,7 +130,6 @@ class VisualQuestionAnswering(Task):
         return data
 
     def __init__(self, config: ConfigDict, assets: VisualData):
-        """Builds the model and the objective; see `Task`."""
         self.config, self.data = config, assets
         self.vocabulary = assets.vocabulary
         names_objects = config.loss.objects and config.data.source == "scenes"
