@@ -300,13 +300,10 @@ def test_a_step_updates_the_estimates_and_statistics_of_both_networks():
             expected = u @ matrix.T @ matrix
             expected /= jnp.linalg.norm(expected)
             np.testing.assert_allclose(next_u[norm][variable], expected, atol=1e-4)
-    flat, _ = jax.tree_util.tree_flatten_with_path(changed_statistics(new))
+    statistics = new.extra["variables"]["generator"]["batch_stats"]
+    flat, _ = jax.tree_util.tree_flatten_with_path(statistics)
     steps = [x for path, x in flat if path[-1].key == "steps"]
     assert steps and all(x == 1 for x in steps)
-
-
-def changed_statistics(new):
-    return new.extra["variables"]["generator"]["batch_stats"]
 
 
 def replaced(part):

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from states import task_of
 
 from base.errors import UserError
-from configs import icm_rooms
+from configs.icm_rooms import get_config
 from models.curiosity import CuriousAgent, curiosity_loss, forward_loss, inverse_loss
 from tasks.common import policy
 from tasks.exploration import environments
@@ -25,11 +25,6 @@ from training.checkpoints import Checkpoints
 
 PRESS, T = 4, 103
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)]
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    return task_of(icm_rooms.get_config("smoke"), tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +210,7 @@ def test_a_game_of_vizdoom_is_an_environment():
 @pytest.mark.slow
 def test_a_policy_is_trained_in_games_of_vizdoom(tmp_path):
     pytest.importorskip("vizdoom")
-    config = icm_rooms.get_config("smoke")
+    config = get_config("smoke")
     config.data.update(environment="doom", television="none", batch_size=2)
     task = task_of(config, tmp_path)
     state, step = task.objective.init(jax.random.key(0)), jax.jit(task.objective.step)

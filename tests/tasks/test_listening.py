@@ -1,10 +1,8 @@
-"""The task of speech recognition, its figure, and the paper's length normalisation."""
+"""The task of speech recognition, and its figure."""
 
 import warnings
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import recordings
@@ -14,8 +12,7 @@ from translators import quick_jit
 from base.errors import UserError
 from configs.las_digits import get_config
 from figures import canvas
-from generation.beam import beam_search, length_penalty
-from generation.search import Hypothesis, Search
+from generation.search import Hypothesis
 from tasks.speech.task import Details, Listening, _prediction
 from tasks.speech.utterances import Characters, HeldOut
 from training import configuration
@@ -58,47 +55,6 @@ def test_the_loss_ignores_padding_and_counts_characters(task, state):
     np.testing.assert_allclose(loss, wider_loss, rtol=1e-5)
     seconds, size = metrics["audio_seconds"]
     assert seconds / size == pytest.approx(batch["lengths"].mean() * 0.025)
-
-
-def test_with_offset_0_and_alpha_1_the_penalty_is_the_length():
-    lengths = jnp.array([1, 7, 30])
-    np.testing.assert_allclose(length_penalty(lengths, 1.0, 0), lengths)
-    wu = length_penalty(lengths, 0.6)
-    np.testing.assert_allclose(wu, ((5 + lengths) / 6) ** 0.6, rtol=1e-6)
-    fields = {"beam": 3, "alpha": 1.0, "offset": 0.0}
-    assert Search.configured(fields) == Search(**fields)
-
-
-class Clock(NamedTuple):
-    """A decoder's state that only counts steps."""
-
-    time: jax.Array
-
-    def take(self, parents):
-        return self
-
-
-@pytest.mark.parametrize(("offset", "length"), [(0.0, 4), (1000.0, 1)])
-def test_beam_search_divides_by_the_length(offset, length):
-    # log p is -1.2 if the first token is the end, and -1.97 if the fourth is: a lower
-    # total, but higher per token.
-    first, middle, last = np.log([[1e-9, 1e-9, p, 1 - p] for p in (0.3, 1e-9, 0.2)])
-
-    def step(carry, token):
-        time = carry.time
-        logits = jnp.where(time == 0, first, jnp.where(time == 3, last, middle))
-        return Clock(time + 1), jnp.broadcast_to(logits, (1, 2, 4)), None
-
-    decoded = beam_search(
-        step,
-        Clock(jnp.zeros((), jnp.int32)),
-        batch=1,
-        beam=2,
-        max_length=4,
-        alpha=1.0,
-        offset=offset,
-    )
-    assert decoded.lengths[0, 0] == length
 
 
 @pytest.mark.parametrize("positions", [1, 13])

@@ -41,14 +41,6 @@ def test_advantages_equal_a_loop(draw):
         np.testing.assert_allclose(actual[b, t], total, rtol=1e-5, atol=1e-5)
 
 
-def test_with_a_trace_of_one_the_advantage_is_the_return_minus_the_value(draw):
-    reward, value, last = draw(B, T), draw(B, T), draw(B)
-    done = jnp.zeros((B, T), bool)
-    actual = advantages(reward, value, done, last, discount=1.0, trace=1.0)
-    returns = jnp.cumsum(reward[:, ::-1], 1)[:, ::-1] + last[:, None]
-    np.testing.assert_allclose(actual, returns - value, rtol=1e-5, atol=1e-5)
-
-
 def test_the_gradient_of_the_first_epoch_of_ppo_is_that_of_a2c(draw):
     old, advantage = draw(B, T), draw(B, T)
     ppo = jax.grad(lambda x: surrogate(x, old, advantage, 0.2).sum())(old)
