@@ -141,19 +141,6 @@ def test_validation_is_greedy_with_any_beam_size():
     assert not any(name.startswith(("valid_free", "beam")) for name in validation)
 
 
-def test_an_evaluation_has_metrics_of_an_unconstrained_search(tmp_path):
-    task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
-    options = task.EvaluationOptions(beam=2)
-    evaluation = evaluate.evaluate(task, state, "validation", options)
-    scores = evaluation.scores
-    assert scores["valid"] == 100 > scores["valid_free"]
-    assert ("length_free" in scores) == (scores["valid_free"] > 0)
-    assert (scores["beam"], scores["instances"]) == (2, 3)
-    paths = evaluate.draw(task, state, evaluation, tmp_path)
-    assert paths == [tmp_path / f"tsp_{number}_validation.png" for number in (1, 2, 3)]
-    assert sorted(tmp_path.iterdir()) == paths
-
-
 def tokens_of(task, state, batch, search, **options):
     answers = task.pointers.answers(state.params, batch, search, **options)
     ids = (best.ids for best, *_ in answers)
@@ -195,21 +182,28 @@ def test_predictions_keep_what_the_task_promises(kind):
     assert len(several) > len(lines) and all(several)
 
 
-def test_an_evaluation_has_metrics_of_a_constrained_search():
-    kind = "hull"
+@pytest.mark.parametrize("kind", ["tsp", "hull"])
+def test_an_evaluation_has_metrics_of_the_other_search(kind, tmp_path):
     task, state = built(kind, evaluation__sizes=(5,), evaluation__instances=7)
     options = task.EvaluationOptions(beam=2)
-    scores = evaluate.evaluate(task, state, "validation", options).scores
-    batch = task.held_out("validation", 5)
-    for suffix, constrain in (("", False), ("_constrained", True)):
-        search = options.search(task.search)
+    evaluation = evaluate.evaluate(task, state, "validation", options)
+    batch, search = task.held_out("validation", 5), options.search(task.search)
+    other = {"tsp": "_free", "hull": "_constrained"}[kind]
+    for suffix, constrain in (("", kind == "tsp"), (other, kind == "hull")):
         tokens = tokens_of(task, state, batch, search, constrain=constrain)
-        for name, value in pointing_scores(kind, batch, tokens).items():
-            assert scores[f"{name}{suffix}"] == scores[f"{name}{suffix}_5"] == value
-    assert not any(
-        "_constrained" in name
-        for name in evaluate.evaluate(task, state, "validation").scores
-    )
+        expected = pointing_scores(kind, batch, tokens)
+        if suffix:
+            expected.pop("optimum", None)
+        for name, value in expected.items():
+            assert evaluation.scores[f"{name}{suffix}"] == value
+            assert evaluation.scores[f"{name}{suffix}_5"] == value
+    assert (evaluation.scores["beam"], evaluation.scores["instances"]) == (2, 7)
+    scores = evaluate.evaluate(task, state, "validation").scores
+    assert not any(other in name for name in scores)
+    paths = evaluate.draw(task, state, evaluation, tmp_path)
+    numbers = (1, 2, 3)
+    assert paths == [tmp_path / f"{kind}_{number}_validation.png" for number in numbers]
+    assert sorted(tmp_path.iterdir()) == paths
 
 
 def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
