@@ -69,11 +69,7 @@ def fetch(
 def fetch_deb(name: str, *, alternative: str = _TEXTS) -> Path:
     """Returns a Debian package from the cache; downloads it with apt-get if missing.
 
-    The system's package lists determine its version.
-
-    Args:
-        name: name of the package.
-        alternative: see `fetch`.
+    The system's package lists determine its version. For `alternative` see `fetch`.
 
     Raises:
         UserError: if the package cannot be downloaded or has another SHA-256 than in
@@ -94,11 +90,7 @@ def fetch_deb(name: str, *, alternative: str = _TEXTS) -> Path:
 
 
 def deb_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Yields the names and contents of files of a Debian package.
-
-    Args:
-        path: the package.
-        pattern: a regular expression that is searched in the names.
+    """Yields names and contents of a Debian package's files, by a regex in the name.
 
     Raises:
         UserError: if it cannot be read.

@@ -279,10 +279,8 @@ class PolicyGradient(Objective):
     ) -> tuple[TrainState, Metrics]:
         """Runs the environments and takes the epochs; see `Objective.step`.
 
-        Args:
-            state: the state before the step.
-            batch: {"seed": uint32 [B, 2]}.
-            rng: not used; the seeds are the only source of random numbers.
+        The seeds of the batch {"seed": uint32 [B, 2]} are the only source of random
+        numbers.
         """
         params, begin = sharding.all_gather(state.params), state.extra
         rollout, end = self.rollout(params, batch["seed"], begin)

@@ -59,10 +59,7 @@ def fold(text: str) -> str:
 def words(text: str, inner: str = "") -> list[str]:
     """Returns the words of a text.
 
-    Args:
-        text: the text.
-        inner: characters that are part of a word if they stand between two letters,
-            such as apostrophes.
+    The `inner` characters, such as apostrophes, are part of a word between two letters.
     """
     return _word(inner).findall(text)
 

@@ -105,11 +105,7 @@ def _train(texts: Sequence[str], size: int, pieces: str) -> bytes:
 
 
 class Vocabulary:
-    """A trained vocabulary, which encodes texts and decodes ids.
-
-    Args:
-        path: path of a model written by `train_vocabulary`.
-    """
+    """A vocabulary written by `train_vocabulary`: encodes texts and decodes ids."""
 
     def __init__(self, path: str | Path):
         import sentencepiece
@@ -163,9 +159,7 @@ class Vocabulary:
 class Words:
     """Vocabulary of given words, in their order after the special ids.
 
-    Args:
-        words: the words.
-        dependent: those that have a controller.
+    The `dependent` words are those that have a controller.
     """
 
     def __init__(self, words: Iterable[str], dependent: Iterable[str] = ()):

@@ -62,10 +62,7 @@ class Doom:
     horizon = 2100 // _TICS
 
     def __init__(self, name: str):
-        """Creates the environment; a game starts with its first step.
-
-        Args:
-            name: one of `STARTS`.
+        """Creates one of `STARTS`; a game starts with its first step.
 
         Raises:
             UserError: in a run of several processes.

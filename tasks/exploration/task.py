@@ -437,11 +437,9 @@ def _steps(answers: Sequence[Any], name: str) -> np.ndarray:
 
 
 def probe(features: jax.Array, target: jax.Array) -> float:
-    """Fits ridge regression on half of the episodes; returns R^2 on the others.
+    """Fits ridge regression on the first half of the episodes; R^2 on the others.
 
-    Args:
-        features: [B, T, D]; the first half of the episodes is for fitting.
-        target: [B, T, any].
+    From features [B, T, D] to the target [B, T, any].
     """
     x, y = (np.asarray(z, np.float64) for z in (features, target))
     half = len(x) // 2

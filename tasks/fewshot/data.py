@@ -143,14 +143,7 @@ def _split(scripts: Scripts, rotations: bool) -> dict[str, Characters]:
 
 
 def distinct(images: np.ndarray) -> np.ndarray:
-    """Tells which images look like no earlier one that is kept.
-
-    Args:
-        images: [n, I, I].
-
-    Returns:
-        bool [n].
-    """
+    """Tells [n] which images [n, I, I] look like no earlier one that is kept."""
     count = len(images)
     coarse = images.reshape(count, SIDE // 2, 2, SIDE // 2, 2).mean((2, 4))
     x = coarse.reshape(count, -1).astype(np.float32)

@@ -41,10 +41,7 @@ def inception_score(classes: np.ndarray) -> float:
     """Inception score of Salimans et al. (2016), section 4: a number in [1, Y].
 
     The exponential of the mean over images of KL(p(y | image) || p(y)), where p(y) is
-    the mean of p(y | image) over all images.
-
-    Args:
-        classes: [N, Y] class probabilities p(y | image).
+    the mean of p(y | image), the `classes` [N, Y], over all images.
     """
     log = np.log(np.maximum(classes, _TINY))
     mean = classes.mean(0)
@@ -53,10 +50,9 @@ def inception_score(classes: np.ndarray) -> float:
 
 
 def consistency(images: np.ndarray) -> dict[str, float]:
-    """Agreement in colour between the first and the last corner of images.
+    """Agreement in colour of first and last corners of B >= 10 images.
 
-    Args:
-        images: uint8 [B, I, I, 3], B at least 10.
+    The images are uint8 [B, I, I, 3].
 
     Returns:
         `consistent`: percentage of images whose last corner is nearer in colour to

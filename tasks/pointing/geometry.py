@@ -68,10 +68,7 @@ def empty_circles(points: np.ndarray) -> list[np.ndarray]:
 
     Tries all triangles. A point is inside the circumcircle if, with all points lifted
     to z = x^2 + y^2, it is below the plane through the corners. No four points may be
-    on a circle.
-
-    Args:
-        points: [B, n, 2].
+    on a circle. Takes points [B, n, 2].
 
     Returns:
         int [triangles, 3] for each instance, the indices of a triangle ascending.

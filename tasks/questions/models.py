@@ -49,12 +49,7 @@ class QuestionData:
     """
 
     def __init__(self, config: ConfigDict, source: Source):
-        """Counts the slots of each task.
-
-        Args:
-            config: the config.
-            source: the stories.
-        """
+        """Counts the slots of each task."""
         data = self.config = config.data
         self.seed = config.seed
         self.questions = functools.cache(source.questions)  # encoded once
@@ -137,12 +132,9 @@ class Outputs(NamedTuple):
 
 
 class QuestionModels:
-    """Losses and outputs of P models.
+    """Losses and outputs of P models such as `models.memory_network.MemoryNetwork`.
 
-    Args:
-        model: a model such as `models.memory_network.MemoryNetwork`.
-        data: their questions.
-        supervision: weight of the loss of the attention.
+    `supervision` is the weight of the loss of the attention.
     """
 
     def __init__(self, model: nn.Module, data: QuestionData, supervision: float):

@@ -176,12 +176,7 @@ class Sentences(NamedTuple):
         return len(self.splits["train"][0]) == 3
 
     def encode(self, examples: Sequence[Example], length: int) -> Batch:
-        """Returns B examples as a batch.
-
-        Args:
-            examples: B examples.
-            length: S and T, maximum number of tokens; longer texts are cut.
-        """
+        """Returns B examples as a batch; cuts texts of more than S = T tokens."""
         batch = {
             field: pad([self.ids(x[i], length) for x in examples], length, fill=PAD)
             for i, field in enumerate(("first", "second")[: 1 + self.paired], 1)

@@ -141,13 +141,9 @@ def _sentence(rng: np.random.Generator) -> Sentence:
 
 
 def pairs(split: str, count: int) -> list[tuple[str, str, str]]:
-    """Returns (label, premise, hypothesis) of a split, always the same.
+    """Returns (label, premise, hypothesis) of one of `SPLITS`, always the same.
 
     The labels are equally frequent; premise and hypothesis differ.
-
-    Args:
-        split: one of `SPLITS`.
-        count: number of pairs.
     """
     rng = np.random.default_rng((SPLITS.index(split), 22))
     drawn: list[tuple[str, str, str]] = []

@@ -97,10 +97,9 @@ def voices(cepstra: list[np.ndarray], digits: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def spoken(test_voice: int = 0) -> Bank:
-    """Returns the spoken digits, with one voice for validation and one for testing.
+    """Returns the spoken digits; one of four voices is for testing.
 
-    Args:
-        test_voice: the voice for testing, from 0 to 3; the next one is for validation.
+    The next one is for validation.
 
     Raises:
         UserError: if the package cannot be downloaded.

@@ -129,12 +129,8 @@ def normalised(decibels: np.ndarray, kind: str) -> np.ndarray:
 def random_filter(rng: np.random.Generator, bands: int, deviation: float) -> np.ndarray:
     """Draws a smooth filter [M] in dB, like that of another microphone or room.
 
-    Its mean over the bands is 0: it does not change the loudness.
-
-    Args:
-        rng: a random generator.
-        bands: M.
-        deviation: standard deviation over bands and filters, in dB; 0 for no change.
+    Its mean over the bands is 0: it does not change the loudness. `deviation` is its
+    standard deviation over bands and filters, in dB; 0 for no change.
     """
     points = np.pi * (np.arange(bands) + 0.5) / bands
     waves = np.cos(np.arange(1, _WAVES + 1)[:, None] * points)

@@ -49,11 +49,8 @@ def error_rates(hypotheses: Sequence[str], references: Sequence[str]) -> dict:
 def monotony(weights: Sequence[np.ndarray]) -> float:
     """Percentage of characters whose maximum weight is not before the previous one's.
 
-    Args:
-        weights: [Q, K] of each text; a single character has no previous one.
-
-    Returns:
-        Over all characters except the first of each text; 100 if there are none.
+    Of all characters except the first of each text, which has weights [Q, K]; 100 if
+    there are none.
     """
     moves = np.concatenate([np.diff(x.argmax(-1)) for x in weights])
     return 100 * float((moves >= 0).mean()) if len(moves) else 100.0

@@ -126,9 +126,7 @@ class Rescoring(NamedTuple):
     ) -> list[list[Hypothesis]]:
         """Returns the hypotheses of each input with their new scores, best first.
 
-        Args:
-            hypotheses: those of each input.
-            text: (ids of a hypothesis) -> its text.
+        `text` returns the text of the ids of a hypothesis.
         """
         texts = [text(x.ids) for group in hypotheses for x in group]
         log_probs = iter(self.language_model.log_probs(texts).tolist())

@@ -82,15 +82,12 @@ class Corpus:
 
 
 def load(data: ConfigDict) -> Corpus:
-    """Reads the corpora of `config.data`; downloads and converts them on first use.
+    """Reads the corpora of `TranslationData`; downloads and converts them on first use.
 
     The corpora of `extra_corpora` add the pairs of all their splits to training. A
     validation or test split that is part of a corpus is not limited to `min_words` and
     `max_words`: a published test set stays complete. A missing split of `files` is
     taken from the end of its training split.
-
-    Args:
-        data: fields of `tasks.translation.corpus.TranslationData`.
 
     Raises:
         UserError: if the data cannot be found, downloaded or read.
@@ -160,12 +157,8 @@ def make_up_names(pairs: Sequence[Pair], share: float) -> list[Pair]:
     New text has names that are not in training and must be copied; training with names
     too rare to memorise teaches the model to copy. A name is a word on both sides with
     a capital letter or an underscore, or after a brace; a made-up name is the first
-    half of one name and the second half of another.
-
-    Args:
-        pairs: sentence pairs.
-        share: fraction, in [0, 1], of the pairs with names in which the names are
-            replaced.
+    half of one name and the second half of another. `share`, in [0, 1], is that of the
+    pairs with names in which the names are replaced.
     """
     if not share:
         return list(pairs)

@@ -70,7 +70,7 @@ def thompson(s: jax.Array, f: jax.Array, t: jax.Array, rng: jax.Array) -> jax.Ar
 
 @functools.cache
 def gittins_indices(horizon: int) -> np.ndarray:
-    """Gittins indices of a finite horizon, by calibration.
+    """Gittins indices of a finite horizon N, by calibration.
 
     The index of an arm with n pulls left is the chance c of a known arm between which
     and the arm one is indifferent. With V_n the value of choosing between them until
@@ -81,9 +81,6 @@ def gittins_indices(horizon: int) -> np.ndarray:
 
     The index is the c at which both sides of the maximum are equal; between the
     values of a grid it is interpolated.
-
-    Args:
-        horizon: N.
 
     Returns:
         [N, N, N] indices for n - 1, s, f; of states with s + f <= N - n. Others are 0.

@@ -74,13 +74,9 @@ def trial(family: Family, episodes: int) -> Environment:
 def play(
     family: Family, episodes: int, strategy: Strategy, seed: jax.Array
 ) -> jax.Array:
-    """Returns the rewards of a strategy, [B, T].
+    """Returns the rewards [B, T] of a strategy in N episodes.
 
-    Args:
-        family: a family of problems; those of an agent with the same seeds.
-        episodes: N.
-        strategy: a strategy.
-        seed: uint32 [B, 2].
+    The problems are those of an agent with the same seeds, uint32 [B, 2].
     """
     length = episodes * family.length
 

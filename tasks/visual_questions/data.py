@@ -124,9 +124,7 @@ def plain_answer(text: str) -> str:
 def build(questions: Questions | None, answers: int) -> Vocabulary:
     """Returns the vocabulary of training questions, or of scenes for None.
 
-    Args:
-        questions: training questions.
-        answers: maximum number of possible answers.
+    `answers` is the maximum number of possible answers.
     """
     if questions is None:
         return Vocabulary(Words(scenes.WORDS), scenes.ANSWERS)

@@ -11,13 +11,9 @@ AGREEING = 3  # annotators who make an answer correct
 
 
 def consensus(agreeing: np.ndarray) -> np.ndarray:
-    """VQA accuracy min(agreeing / 3, 1): Antol et al. (2015), section 5.
+    """VQA accuracy min(agreeing / 3, 1) [...]: Antol et al. (2015), section 5.
 
-    Args:
-        agreeing: int [...], number of annotators who gave the answer.
-
-    Returns:
-        [...] from 0 to 1.
+    `agreeing`, int [...], is the number of annotators who gave the answer.
     """
     return np.minimum(agreeing / AGREEING, 1)
 

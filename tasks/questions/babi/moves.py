@@ -75,9 +75,8 @@ class World:
     def act(self, *actions: str) -> None:
         """Performs a random valid action.
 
-        Args:
-            *actions: kinds of actions, equally probable: "go", "get", "drop", "give",
-                and "handle", which gets or drops.
+        The kinds, equally probable: "go", "get", "drop", "give", and "handle", which
+        gets or drops.
         """
         while not getattr(self, f"_{self.rng.choice(actions)}")():
             pass

@@ -56,12 +56,9 @@ _ENDS = {"train": 60, "validation": 70, "test": 100}
 
 @functools.lru_cache(maxsize=128)
 def generate(task: int, split: str, count: int) -> tuple[Lines, ...]:
-    """Returns stories with a given number of questions in all, always the same ones.
+    """Returns stories of one of `TASKS` with `count` questions in all.
 
-    Args:
-        task: a key of `TASKS`.
-        split: "train", "validation" or "test".
-        count: number of questions; the last story ends with the last of them.
+    They are always the same ones; the last story ends with the last question.
     """
     rng = random.Random(f"{task} {split}")
     drawn: list[Lines] = []
@@ -87,12 +84,9 @@ def split_of(lines: Lines) -> str:
 
 
 def generated(tasks: Iterable[int], questions: int) -> Splits:
-    """Returns the stories of tasks, by task and split.
+    """Returns the stories of some of `TASKS`, by task and split.
 
-    Args:
-        tasks: keys of `TASKS`.
-        questions: number of questions of a task, of which a tenth is for validation,
-            the rest for training.
+    A tenth of the questions of a task is for validation, the rest for training.
     """
     validation = max(1, questions // 10)
     counts = {
