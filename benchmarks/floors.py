@@ -358,7 +358,7 @@ def spoken_digits(config: ConfigDict) -> Floors:
 def agreements(config: ConfigDict) -> Floors:
     """Words by their frequency in training, whatever was read."""
     language, size = config.data.language, config.data.size
-    words = agreement.vocabulary(language)
+    words = agreement.LANGUAGES[language]
     source = agreement.batches(language, size, batch_size=100, seed=0)
     train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
     counts = np.bincount(train[train != PAD], minlength=words.size) + 1.0

@@ -8,7 +8,7 @@ from benchmarks import harness
 from benchmarks.harness import OURS, TUNED, System
 from results import timings
 from results.timings import SAME_MALLOC
-from tasks.language.agreement_data import max_length, vocabulary
+from tasks.language.agreement_data import LANGUAGES, max_length
 
 _NOTES = """
 All systems compute in float32 with two threads. "style" marks a stand-in for code that
@@ -269,7 +269,7 @@ one to run.
                 optimizer.clip=1.0""",
             ),
             {"length": _LSTMN_WORDS, "batch_size": 32, "embedding": 150, "hidden": 300}
-            | {"vocab_size": vocabulary("agreement").size},
+            | {"vocab_size": LANGUAGES["agreement"].size},
         ),
     ),
     "memory_network_step": Benchmark(

@@ -83,7 +83,7 @@ class Agreement(Task):
 
     def __init__(self, config: ConfigDict, assets: None = None):
         self.config, self.language = config, config.data.language
-        self.words = agreement.vocabulary(self.language)
+        self.words = agreement.LANGUAGES[self.language]
         self.model = checks.build_model(config, vocab_size=self.words.size)
         sizes = config.data.size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))

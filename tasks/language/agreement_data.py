@@ -129,9 +129,6 @@ LANGUAGES = {
 }
 
 
-vocabulary = LANGUAGES.__getitem__
-
-
 def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
     """Returns B sentences of at most `width` words, EOS included, as a batch.
 
@@ -139,7 +136,7 @@ def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
         int32 `tokens` [B, T], and `controllers` [B, T]: the position of the controller
         of a dependent word, -1 elsewhere.
     """
-    encode = vocabulary(language).encode
+    encode = LANGUAGES[language].encode
     tokens = [encode(" ".join(sentence.words)) for sentence in sentences]
     controllers = pad([each.controllers for each in sentences], width, fill=-1)
     return {"tokens": pad(tokens, width, fill=PAD), "controllers": controllers}

@@ -76,7 +76,7 @@ def test_the_probability_of_a_sentence_is_its_frequency():
 
 @pytest.mark.parametrize("language", agreement.LANGUAGES)
 def test_sentences_fit_and_decode_to_their_words(language):
-    words = agreement.vocabulary(language)
+    words = agreement.LANGUAGES[language]
     drawn = sentences(language, 2, 50)
     width = agreement.max_length(language, 2)
     batch = agreement.encode(language, drawn, width)
