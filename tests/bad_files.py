@@ -24,8 +24,8 @@ from training.checkpoints import Checkpoints
 from training.task import create
 
 RUNS = (
-    "captioning ff_attention kernel_regression ntm_recall pointer_hull sagan "
-    "seq2seq_nmt transformer_nmt"
+    "captioning ff_attention kernel_regression lstmn_language ntm_recall pointer_hull "
+    "sagan seq2seq_nmt transformer_nmt"
 ).split()
 # First words of commands; {} is the second word.
 FILES = "--config.data.source=files --config.data.files"
@@ -85,27 +85,19 @@ CONFIGS = {
     "extra_field.py": changed("ff_attention", "config.model.depth = 3"),
     "infinite.py": changed("ff_attention", "config.model.rate = float('inf')"),
 }
-SENTENCES = [(f"number {n} is here", f"Zahl {n} ist hier") for n in range(40)]
 ENGLISH, GERMAN = (
-    "".join(f"{text}\n" for text in x) for x in zip(*SENTENCES, strict=True)
+    "".join(f"{line.format(n)}\n" for n in range(40))
+    for line in ("number {} is here", "Zahl {} ist hier")
 )
-PACKED = gzip.compress(ENGLISH.encode(), mtime=0)
-# Source and target, by the prefix of the files.
-CORPORA = {
-    "good": (ENGLISH, GERMAN),
-    "empty": ("", ""),
-    "longer": (ENGLISH, f"{GERMAN}noch eine\n"),
-    "cr": (ENGLISH.replace("\n", "\r"), GERMAN.replace("\n", "\r")),
-    "latin1": (ENGLISH, GERMAN.replace("Zahl 3", "Zähler").encode("latin-1")),
-    "binary": (ENGLISH, bytes(range(256)) * 4),
-    "one": ("a first line\n", "eine erste Zeile\n"),
-}
+PACKED = gzip.compress(ENGLISH.encode(), mtime=0)[:60]
 TEXTS = {
-    f"{name}.{language}": text
-    for name, texts in CORPORA.items()
-    for language, text in zip(("en", "de"), texts, strict=True)
+    "good.en": ENGLISH,
+    "good.de": GERMAN,
+    "one.en": "a first line\n",
+    "one.de": "eine erste Zeile\n",
+    "damaged.en.gz": PACKED,
+    "damaged.de.gz": PACKED,
 }
-TEXTS |= {"damaged.en.gz": PACKED[:60], "damaged.de.gz": PACKED[:60]}
 
 
 def coco(**fields):
@@ -115,18 +107,11 @@ def coco(**fields):
     return json.dumps({"images": images, "annotations": annotations} | fields)
 
 
-def named(name):
-    """Returns captions of an image with a name."""
-    return coco(images=[{"id": 1, "file_name": name}])
-
-
 CAPTIONS = {
     "truncated.json": coco()[:60],
     "deep.json": "[" * 100_000,
     "no_caption.json": coco(annotations=[{"image_id": 1}]),
     "caption_blank.json": coco(annotations=[{"image_id": 1, "caption": " . "}]),
-    "parent.json": named("../outside.png"),
-    "absent.json": named("blue.png"),
 }
 
 
@@ -158,21 +143,16 @@ CLASSES = {
     "large/cats/red.png": large_image(),
     "one.tsv": "text/cats/red.png\tcat\n",
     "one_class.tsv": 3 * "text/cats/red.png\tcat\n",
-    "no_label.tsv": "text/cats/red.png",
-    "absent.tsv": "absent.png\tcat",
     "twice/caf\u00e9/red.png": image(),
     "twice/cafe\u0301/red.png": image(),
 }
 STORIES = {
-    "number.txt": "1 Mary went home.\n3 Where is Mary?\thome\t1\n",
     "no_tab.txt": "1 Mary went home.\n2 Where is Mary? home 1\n",
-    "support.txt": "1 Mary went home.\n2 Where is Mary?\thome\t3\n",
 }
 PAIR = '{"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He sings."}\n'
 PAIRS = {
     "truncated.jsonl": f"{PAIR}{PAIR[:40]}\n",
     "one_label.jsonl": PAIR * 20,
-    "no_tab.tsv": "good A film.\n",
     "latin1.tsv": "good\tZoë\n".encode("latin-1"),
 }
 
@@ -224,7 +204,6 @@ def write(folder):
             path.write_bytes(
                 content if isinstance(content, bytes) else content.encode()
             )
-    (folder / "outside.png").write_bytes(image())
     (folder / "configs").symlink_to(ROOT / "configs")
     os.mkfifo(folder / "pipe")
     for name in RUNS:

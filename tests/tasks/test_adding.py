@@ -9,14 +9,12 @@ import pytest
 from PIL import Image
 from states import task_of
 
-from base.errors import UserError
 from configs.ff_attention import VARIANTS, get_config
 from tasks.adding import data as adding
 from training import evaluate, trained
 from training.task import Evaluation, NoOptions, Prediction, Stacked
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
-FORM = "must be NUMBER,MARKER, such as 0.3,1"
 
 
 def make(variant="", **fields):
@@ -247,26 +245,6 @@ def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
         task, state, ["0,-1 1,1 1,1 " + "0,0 " * (20 + 27 * bool(variant)) + "0,-1"]
     )
     assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two", f"line 2: step 1 is 'two': {FORM}"),
-        ("1 2", f"line 2: step 1 is '1': {FORM}"),
-        ("1,-1 1,1,1", f"line 2: step 2 is '1,1,1': {FORM}"),
-        ("1,-1 nan,1", "line 2: step 2 is 'nan,1': its number must be in .-1, 1."),
-        ("1,-1 1.5,1", "line 2: step 2 is '1.5,1': its number must be in .-1, 1."),
-        ("1,1 1,-1", "line 2: step 1 is '1,1': the marker of first or last .* be -1"),
-        ("1,-1 1,7 1,-1", "line 2: step 2 is '1,7': the marker of inner .* be 0 or 1"),
-        ("1,-1 1,1 1,-1", "line 2: 1 steps have the marker 1: must be 2"),
-        ("1,-1 " + "1,1 " * 3 + "1,-1", "line 2: 3 steps have the marker 1: must be 2"),
-    ],
-)
-def test_an_invalid_sequence_is_named_by_its_line(text, message):
-    task, state = small()
-    with pytest.raises(UserError, match=f"^{message}$"):
-        predict(task, state, ["", text])
 
 
 def test_variants_combine_the_parts_of_their_names():

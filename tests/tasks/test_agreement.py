@@ -6,14 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
 from configs import lstmn_language
 from tasks.common.vocabulary import EOS, PAD, UNK
 from tasks.language import agreement_data as agreement
 from tasks.language.agreement import Agreement
 from tasks.language.agreement_data import by_distance, group
-from tasks.language.samples import LanguageOptions
-from training import evaluate
 from training.task import Stacked
 
 VERBS = {"speak": "girl king doctor uncle", "run": "dog horse cat goat"}
@@ -121,13 +118,3 @@ def test_the_models_have_as_many_parameters(variant):
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
     count = sum(math.prod(x.shape) for x in jax.tree.leaves(state.params))
     assert abs(count - 49_500) < 1500, count
-
-
-def test_a_word_outside_of_the_language_is_an_error():
-    task = Agreement(lstmn_language.get_config("smoke"))
-    with pytest.raises(UserError, match="^line 7: the word 'Zebra' is not in"):
-        list(
-            evaluate.predict(
-                task, None, {3: "The dogs", 7: "the Zebra"}, LanguageOptions(), False
-            )
-        )
