@@ -1,4 +1,7 @@
-"""Fields of small translators: sizes are distinct primes, dropout is off."""
+"""Fields of small translators: sizes are distinct primes, dropout is off.
+
+The other fields have the defaults of the models, those of their papers.
+"""
 
 from translators import VOCAB
 
@@ -19,38 +22,19 @@ COMMON = dict(
     share_embeddings=True,
 )
 BAHDANAU = COMMON | dict(
-    cell="gru",
-    encoder_layers=1,
     maxout=UNITS,
-    readout_state="previous",
-    score="additive",
-    alignment="global",
     score_hidden=SCORE,
     max_length=29,
     window=2,
-    temperature=1.0,
 )
 LUONG = COMMON | dict(
-    cell="lstm",
     layers=2,
-    bidirectional=False,
-    reverse_source=True,
-    input_feeding=True,
-    score="general",
-    alignment="global",
     score_hidden=SCORE,
     max_length=29,
     window=1,
-    temperature=1.0,
 )
 SUTSKEVER = COMMON | dict(
-    cell="lstm",
     layers=2,
-    reverse_source=True,
-    summary="state",
-    first_state="vector",
-    fed_steps="none",
-    maxout=0,
 )
 TRANSFORMER = dict(
     vocab_size=VOCAB,
@@ -60,19 +44,11 @@ TRANSFORMER = dict(
     decoder_layers=3,
     d_ff=17,
     dropout=0.0,
-    norm="post",
-    positions="sinusoidal",
     max_distance=2,
     max_length=13,
-    encoder_score="scaled_dot",
-    decoder_score="scaled_dot",
-    cross_score="scaled_dot",
-    cross_alignment="global",
     score_hidden=5,
     window=2,
-    temperature=1.0,
     share_embeddings=True,
-    dtype="float32",
 )
 CHO = SUTSKEVER | dict(
     cell="gru",

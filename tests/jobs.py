@@ -5,8 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from concurrent import futures
 
 from smoke import QUICK_COMPILATION, ROOT
 
@@ -89,23 +89,11 @@ def run(*command, processes, devices, logs):
     return texts
 
 
-def in_threads(function, count=3):
-    """Calls function(number) in `count` threads; returns results and exceptions."""
-    results = [None] * count
-
-    def call(number):
-        try:
-            results[number] = function(number)
-        except Exception as error:
-            results[number] = error
-
-    threads = [threading.Thread(target=call, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    return results
+def in_threads(function):
+    """Calls function(number) in three threads; returns results and exceptions."""
+    with futures.ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(function, number) for number in range(3)]
+        return [call.exception(60) or call.result() for call in calls]
 
 
 def wait_for(condition, started=(), timeout=10):

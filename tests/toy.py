@@ -14,7 +14,7 @@ from base.ranges import BATCH, FRACTION, SIZE
 from tasks.common.batches import rows_of, take
 from training import configuration
 from training.objective import Supervised
-from training.optimizers import make_optimizer
+from training.optimizers import adam, make_optimizer
 from training.task import Prediction, Task
 
 
@@ -22,23 +22,8 @@ def get_config(variant=""):
     if variant not in ("", "smoke"):
         raise ValueError(f"the variant is smoke or none, got {variant}")
     config = configuration.defaults(Toy)
-    config.optimizer = ConfigDict(
-        {
-            "name": "adam",
-            "schedule": "constant",
-            "learning_rate": 0.01,
-            "warmup": 3,
-            "decay_steps": 12,
-            "b1": 0.9,
-            "b2": 0.98,
-            "eps": 1e-9,
-            "weight_decay": 0.0,
-            "scale": 1.0,
-            "clip": 1.0,
-            "clip_by": "norm",
-            "accumulate": 1,
-        }
-    )
+    config.optimizer = adam(0.01, warmup=3, b2=0.98, eps=1e-9, clip=1.0)
+    config.optimizer.update({"decay_steps": 12, "accumulate": 1})
     config.train_steps = 12
     config.eval_every = 4
     config.save_every = 3

@@ -9,6 +9,7 @@ in a circle.
 """
 
 import ast
+import graphlib
 import re
 import sys
 from pathlib import Path
@@ -155,10 +156,10 @@ def check_test(tree, helpers=()):
         yield 1, f"{name}: no test measures time"
 
 
-def imports(tree, path, *, top_level=False):
-    """Yields (line, dotted name) of what a module imports, at any depth or at top."""
+def imports(tree, path):
+    """Yields (line, dotted name) of what a module imports, at any depth."""
     package = path.parent.parts
-    for node in tree.body if top_level else ast.walk(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -202,8 +203,8 @@ def check_imports(tree, path):
                 yield line, f"{name}: {folder} must not import {root}"
 
 
-def circles(modules):
-    """Files that import each other, directly or through others: sets of paths.
+def circle(modules):
+    """Files that import each other, directly or through others; none without a circle.
 
     Args:
         modules: syntax tree by path. Imports inside functions count.
@@ -215,19 +216,11 @@ def circles(modules):
         dotted = [name for _, name in imports(tree, path)]
         targets = [paths.get(x) or paths.get(x.rpartition(".")[0]) for x in dotted]
         below[path] = {target for target in targets if target not in (None, path)}
-    reached = {path: set(targets) for path, targets in below.items()}
-    changes = True
-    while changes:
-        sizes = sum(map(len, reached.values()))
-        for targets in reached.values():
-            targets |= set().union(*(reached[target] for target in targets))
-        changes = sum(map(len, reached.values())) > sizes
-    sets = {
-        frozenset(x for x in targets if path in reached[x])
-        for path, targets in reached.items()
-        if path in targets
-    }
-    return [sorted(map(str, x)) for x in sets]
+    try:
+        graphlib.TopologicalSorter(below).prepare()
+    except graphlib.CycleError as error:
+        return sorted({str(path) for path in error.args[1]})
+    return []
 
 
 def check():
@@ -254,7 +247,7 @@ def check():
             complaints += check_test(tree, helpers)
         yield from (f"{path}:{line}: {complaint}" for line, complaint in complaints)
     product = {x: tree for x, tree in trees.items() if x.parts[0] != "tests"}
-    for files in circles(product):
+    if files := circle(product):
         yield f"{files[0]}: in a circle of imports: {', '.join(files)}"
 
 
