@@ -3,6 +3,7 @@
 import fcntl
 import functools
 import os
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -20,19 +21,30 @@ if metadata.version("jaxlib").startswith(("0.10.", "0.11.")):  # later versions 
 FULL_COMPILATION = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
 
 
-def call(*command, stdin="", env=None):
+def copy_project(folder, names=(), suffixes=(".py",)):
+    """Copies the files of the root with a suffix, the packages, and folders by name."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.json", "*.tar.gz")
+    for path in ROOT.iterdir():
+        if path.suffix in suffixes:
+            shutil.copy(path, folder)
+        elif (path / "__init__.py").exists() or path.name in names:
+            shutil.copytree(path, folder / path.name, ignore=ignored)
+
+
+def call(*command, stdin="", env=None, folder=ROOT):
     """Runs an entry point; returns the completed process with its output as text.
 
     Args:
         *command: the entry point and its flags.
         stdin: its standard input.
         env: its environment; by default that of the tests.
+        folder: the project, or a copy of it.
     """
     return subprocess.run(
         [sys.executable, *command],
-        cwd=ROOT,
+        cwd=folder,
         input=stdin,
-        env=(env or os.environ) | {"PYTHONPATH": str(ROOT)},
+        env=(env or os.environ) | {"PYTHONPATH": str(folder)},
         capture_output=True,
         encoding="utf-8",
         timeout=540,

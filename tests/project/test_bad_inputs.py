@@ -140,22 +140,3 @@ def test_a_healthy_command_is_no_complaint(here):
     result = call("predict.py", "--workdir=runs/kernel_regression", stdin=b"2.5\n\n")
     assert result.status == 0 and result.output.count("\n") == 2
     assert len(complaints("python predict.py", "--beam", result)) == 4
-
-
-def test_a_command_is_expanded():
-    train = ["--workdir=runs/new", "--config=configs/sagan.py:smoke"]
-    assert parse("sagan --x='a b'") == ("train.py", [*train, "--x=a b"], b"")
-    assert parse("classes cats --y") == (
-        "train.py",
-        [
-            *train,
-            *"--config.data.source=folder --config.data.folder=classes/cats".split(),
-        ]
-        + ["--y"],
-        b"",
-    )
-    assert parse("predict.py --z <<< 1 '2 3'") == ("predict.py", ["--z"], b"1\n2 3\n")
-    assert read("# A\n\nx -> y\n# B\nz --f -> w v\n") == {
-        "A": [("x", "y")],
-        "B": [("z --f", "w v")],
-    }

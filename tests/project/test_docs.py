@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import smoke
 
 import attention
 from attention import scores
@@ -364,12 +365,7 @@ def test_the_table_of_its_module_has_every_score():
 def project(tmp_path_factory):
     """A copy of the project with the changes of docs/adding.md."""
     folder = tmp_path_factory.mktemp("project")
-    ignored = shutil.ignore_patterns("__pycache__", "*.json", "*.tar.gz")
-    for path in ROOT.iterdir():
-        if path.suffix in (".py", ".toml", ".md"):
-            shutil.copy(path, folder)
-        elif (path / "__init__.py").exists() or path.name in ("docs", "tests"):
-            shutil.copytree(path, folder / path.name, ignore=ignored)
+    smoke.copy_project(folder, ("docs", "tests"), (".py", ".toml", ".md"))
     for diff in blocks("docs/adding.md", "diff"):
         call(folder, "git apply -", stdin=diff)
     page = TEXTS["docs/adding.md"]

@@ -4,44 +4,29 @@ The files of `bag_of_words/` are added to an otherwise unchanged copy of the pro
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+import smoke
 
-ROOT = Path(__file__).parents[2]
-NEW = Path(__file__).parents[1] / "bag_of_words"
+NEW = smoke.ROOT / "tests/bag_of_words"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A copy of the project with the new files."""
     folder = tmp_path_factory.mktemp("project")
-    for path in ROOT.iterdir():
-        if path.suffix == ".py":
-            shutil.copy(path, folder)
-        elif (path / "__init__.py").exists() and path.name != "tests":
-            ignored = shutil.ignore_patterns("__pycache__", "*.json")
-            shutil.copytree(path, folder / path.name, ignore=ignored)
+    smoke.copy_project(folder)
     shutil.copy(NEW / "task.py", folder / "tasks" / "bag_of_words.py")
     shutil.copy(NEW / "config.py", folder / "configs" / "bag_of_words.py")
     return folder
 
 
 def call(project, *command, stdin=""):
-    process = subprocess.run(
-        [sys.executable, *command],
-        cwd=project,
-        input=stdin,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        encoding="utf-8",
-    )
+    process = smoke.call(*command, stdin=stdin, folder=project)
     assert process.returncode == 0, process.stderr
     return process.stdout
 
@@ -74,18 +59,8 @@ def test_it_resumes_bit_for_bit_with_its_own_state(project, workdir):
     straight, parts = last_state(workdir), last_state(project / "runs" / "parts")
     assert straight["extra"]["mean"].any() and straight["extra"]["best"] > 50
 
-    def flat(tree, prefix=""):
-        if isinstance(tree, dict | list | tuple):
-            items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-            for name, value in items:
-                yield from flat(value, f"{prefix}/{name}")
-        elif tree is not None:
-            yield prefix, tree
-
-    straight, parts = dict(flat(straight)), dict(flat(parts))
-    assert straight.keys() == parts.keys()
-    for name, value in straight.items():
-        np.testing.assert_array_equal(value, parts[name], err_msg=name)
+    assert jax.tree.structure(straight) == jax.tree.structure(parts)
+    jax.tree.map(np.testing.assert_array_equal, straight, parts)
 
 
 def test_it_is_evaluated_with_a_table_and_figures(project, workdir):
