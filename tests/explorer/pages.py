@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from explorer import page
 from explorer.examples import Example, Examples
 from figures.attention import AttentionMap, Places
 from training.task import Prediction
@@ -36,6 +37,12 @@ def content(maps, count=1, text="an answer"):
     return Examples([example] * count, ["a"], ["100"])
 
 
+def side_by_side(*maps):
+    """Examples of two runs, each with an attention map, or without any."""
+    answers = [[predicted([x] if x else [])] for x in maps]
+    return Examples([Example("a line", "", answers)], ["a", "b"], ["1"])
+
+
 def points():
     """A pointer network's map of a tour of three points."""
     corners = np.array([[np.nan] * 2, [0.1, 0.2], [0.8, 0.5], [0.3, 0.9]])
@@ -53,6 +60,12 @@ def glimpses():
     return AttentionMap(
         "glimpse", np.eye(3)[None], steps, steps, titles=titles, places=places
     )
+
+
+def packed(given, title="A title"):
+    """The first answer on the page of examples, and the arrays; see `unpack`."""
+    header, array = unpack(page.html(given, title))
+    return header["examples"][0]["results"][0][0], array
 
 
 def tokens(count, prefix="token"):

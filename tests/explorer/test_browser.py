@@ -15,6 +15,7 @@ from pages import (
     glimpses,
     points,
     predicted,
+    side_by_side,
     tokens,
     unpack,
 )
@@ -60,9 +61,9 @@ def drawing(page):
     return ElementTree.fromstring(page.evaluate(script))
 
 
-def two_cells():
-    """A map with weights of 1, 0 and 1/2."""
-    weights = np.array([[[1.0, 0.0], [0.5, 0.5]]])
+def two_cells(first=(1.0, 0.0)):
+    """A map with a row of 1 and 0, or of other weights, and one of 1/2."""
+    weights = np.array([[first, [0.5, 0.5]]])
     return attention(["q", "r"], ["k", "l"])._replace(weights=weights)
 
 
@@ -147,9 +148,7 @@ def test_every_view_is_exported_as_svg(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_difference_and_the_held_cell_are_exported(opened, scheme):
-    runs = [[[1.0, 0], [0.5, 0.5]], [[0.0, 1], [0.5, 0.5]]]
-    answers = [[predicted([two_cells()._replace(weights=np.array([x]))])] for x in runs]
-    given = Examples([Example("a line", "", answers)], ["a", "b"], ["1"])
+    given = side_by_side(two_cells(), two_cells([0.0, 1]))
     fragment = "difference=true&view=map&query=0&key=0"
     page = opened(given, fragment, color_scheme=scheme)
     expected = "At k: 1.000. Second: 0.000, difference −1.000."
@@ -240,8 +239,7 @@ def test_dashed_frames_are_where_the_truth_is(opened):
 
 
 def test_a_run_without_attention_is_beside_one_with(opened):
-    answers = [[predicted([])], [predicted([two_cells()])]]
-    page = opened(Examples([Example("a line", "", answers)], ["a", "b"], ["1"]))
+    page = opened(side_by_side(None, two_cells()))
     first, second = page.locator(".panel").all()
     assert "no attention" in first.inner_text()
     second.locator("canvas").first.focus()
@@ -257,23 +255,19 @@ def test_hostile_text_stays_text(opened):
     assert page.locator(".panel canvas").first.bounding_box()["width"] < 1000
 
 
-def test_pointer_networks_draw_their_path(opened):
-    page = opened(content([points()]))
-    assert page.evaluate("window.explorer.view") == "image"
-    page.click(".steps button:nth-child(2)")
-    assert page.inner_text("#live").startswith("query 2 attends to key 2")
-    assert page.get_attribute(".steps button:nth-child(2)", "aria-pressed") == "true"
-
-
 @pytest.mark.parametrize(("polygon", "closed"), [(4, [4]), (3, [3, 4]), (0, [])])
 def test_a_path_closes_at_the_last_key_of_its_polygon(opened, polygon, closed):
     """Here at "end", at the third point, and never."""
     given = points()
     places = given.places._replace(polygon=polygon)
     page = opened(content([given._replace(places=places)]))
+    assert page.evaluate("window.explorer.view") == "image"
     lines = []
     for step in range(1, 5):
-        page.click(f".steps button:nth-child({step})")
+        button = f".steps button:nth-child({step})"
+        page.click(button)
+        assert page.inner_text("#live").startswith(f"query {step}")
+        assert page.get_attribute(button, "aria-pressed") == "true"
         root = drawing(page)
         lines.append([x.get("points").split() for x in root.findall(f"{SVG}polyline")])
     ends = [first for first, *_ in lines]
@@ -283,12 +277,8 @@ def test_a_path_closes_at_the_last_key_of_its_polygon(opened, polygon, closed):
 
 def test_the_difference_has_the_queries_that_both_answers_have(opened):
     words = [["a", "very", "small", "cat"], ["a", "small", "dog", "cat"]]
-    runs = [
-        content([attention(x, tokens(2), seed=n)]).examples[0]
-        for n, x in enumerate(words)
-    ]
-    pair = runs[0]._replace(answers=runs[0].answers + runs[1].answers)
-    page = opened(Examples([pair], ["a", "b"], ["1"]), "difference=true&view=map")
+    runs = [attention(x, tokens(2), seed=n) for n, x in enumerate(words)]
+    page = opened(side_by_side(*runs), "difference=true&view=map")
     first, second, difference = page.locator(".panel").all()
     assert first.bounding_box()["y"] == second.bounding_box()["y"]  # side by side
     assert "are left out" in difference.inner_text()
@@ -297,7 +287,7 @@ def test_the_difference_has_the_queries_that_both_answers_have(opened):
         return [[...look.queries], look.rows];
     }""")
     assert pairs == [[0, 0], [2, 1], [3, 3]] and rows == [0, 2, 3]
-    first, second = (x.answers[0][0].attention[0].weights[0] for x in runs)
+    first, second = (x.weights[0] for x in runs)
     drawn = page.evaluate("""() => {
         const { look } = document.querySelectorAll(".panel")[2], drawn = [];
         const cells = differenceMap.cells;
@@ -314,9 +304,8 @@ def test_the_difference_has_the_queries_that_both_answers_have(opened):
 
 
 def test_answers_without_a_word_in_common_have_no_difference(opened):
-    runs = [content([attention([x], tokens(2))]).examples[0] for x in "ab"]
-    pair = runs[0]._replace(answers=runs[0].answers + runs[1].answers)
-    page = opened(Examples([pair], ["a", "b"], ["1"]), "difference=true&view=map")
+    runs = [attention([x], tokens(2)) for x in "ab"]
+    page = opened(side_by_side(*runs), "difference=true&view=map")
     assert "cannot be compared" in page.locator(".panel").nth(2).inner_text()
 
 
@@ -353,8 +342,7 @@ def test_a_table_of_all_weights_marks_those_that_are_rounded(opened):
 
 
 def test_a_row_without_weights_attends_to_nothing(opened):
-    weights = np.array([[[0.0, 0], [0.5, 0.5]]])
-    page = opened(content([two_cells()._replace(weights=weights)]), "view=map")
+    page = opened(content([two_cells([0.0, 0])]), "view=map")
     assert page.inner_text("#live").startswith("query 2,")  # the first with weights
     page.locator(".panel canvas").first.press("ArrowUp")
     assert "q, attends to nothing. At k: 0.000." in page.inner_text("#live")
@@ -452,12 +440,9 @@ def test_the_chosen_button_of_many_is_in_sight(opened):
 
 
 def test_the_slider_shows_moments_of_the_training(opened):
-    early, late = (
-        content([two_cells()._replace(weights=np.array([[w, w]]))]).examples[0]
-        for w in ([0.5, 0.5], [1.0, 0.0])
-    )
-    both = early._replace(answers=[[early.answers[0][0], late.answers[0][0]]])
-    page = opened(Examples([both], ["a"], ["10", "20"]), "view=map")
+    moments = [predicted([two_cells(w)]) for w in ([0.5, 0.5], [1.0, 0.0])]
+    example = Example("a line", "", [moments])
+    page = opened(Examples([example], ["a"], ["10", "20"]), "view=map")
     assert "to k (1.00)" in page.inner_text("#live")
     page.locator("#step").fill("0")
     assert "k (0.50), l (0.50)" in page.inner_text("#live")

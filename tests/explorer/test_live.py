@@ -26,25 +26,17 @@ def test_each_example_is_packed_and_on_a_page(monkeypatch):
 @pytest.mark.parametrize(
     "path", sorted(live.FOLDER.glob("*.zlib")), ids=lambda path: path.stem
 )
-def test_the_commands_of_the_examples_run_in_a_clone(path):
+def test_examples_have_commands_for_a_clone_and_mark_rounded_weights(path):
     header, _ = unpack(page.html_of(path.read_bytes()))
     for example in header["examples"]:
         words = shlex.split(example["command"])
         workdirs = [x for x in words if x.startswith(("--workdir=", "--compare="))]
         assert len(workdirs) > 1
-        assert {x.partition("=")[2].rpartition("/")[0] for x in workdirs} == {
-            "runs/live"
-        }
-
-
-@pytest.mark.parametrize(
-    "path", sorted(live.FOLDER.glob("*.zlib")), ids=lambda path: path.stem
-)
-def test_rounded_weights_of_the_examples_are_marked(path):
-    header, _ = unpack(page.html_of(path.read_bytes()))
-    moments_ = [y for x in header["examples"] for run in x["results"] for y in run]
-    for each in itertools.chain(*(moment["maps"] for moment in moments_)):
-        assert each["rounded"] == ("rounded to 1/255" in each["note"])
+        folders = {x.partition("=")[2].rpartition("/")[0] for x in workdirs}
+        assert folders == {"runs/live"}
+        for moment in itertools.chain(*example["results"]):
+            for each in moment["maps"]:
+                assert each["rounded"] == ("rounded to 1/255" in each["note"])
 
 
 def test_the_trainings_of_the_examples_have_valid_configs(monkeypatch):

@@ -6,7 +6,7 @@ import in_process
 import numpy as np
 import pytest
 from details import weights_of
-from pages import HOSTILE, attention, content, points, tokens, unpack
+from pages import HOSTILE, attention, content, packed, points, tokens, unpack
 from smoke import run
 
 from base.errors import UserError
@@ -16,27 +16,26 @@ from training.task import Prediction
 
 def test_weights_have_8_bits_and_the_numbers_of_tables_are_exact():
     given = attention(tokens(5), tokens(11, "key"), heads=3)
-    header, array = unpack(page.html(content([given]), "A title"))
-    (packed,) = header["examples"][0]["results"][0][0]["maps"]
-    assert packed["shape"] == [3, 5, 11]
-    coarse = array(packed["weights"], "<u1").reshape(3, 5, 11) / 255
+    answer, array = packed(content([given]))
+    (each,) = answer["maps"]
+    assert each["shape"] == [3, 5, 11]
+    coarse = array(each["weights"], "<u1").reshape(3, 5, 11) / 255
     np.testing.assert_allclose(coarse, given.weights, atol=0.5 / 255 + 1e-6)
-    keys = array(packed["top_keys"], "<u2").reshape(3, 5, -1)
-    top = array(packed["top_weights"], "<f4").reshape(3, 5, -1)
+    keys = array(each["top_keys"], "<u2").reshape(3, 5, -1)
+    top = array(each["top_weights"], "<f4").reshape(3, 5, -1)
     ordered = -np.sort(-given.weights, -1)[..., : top.shape[-1]]
     np.testing.assert_allclose(top, ordered, rtol=1e-6)
     np.testing.assert_array_equal(keys[..., 0], given.weights.argmax(-1))
     entropy = -(given.weights * np.log(given.weights)).sum(-1)
     np.testing.assert_allclose(
-        array(packed["entropy"], "<f4").reshape(3, 5), entropy, rtol=1e-5
+        array(each["entropy"], "<f4").reshape(3, 5), entropy, rtol=1e-5
     )
 
 
 def test_the_entropy_of_a_weight_of_1_is_0():
     given = attention(["a"], ["b", "c"])._replace(weights=np.array([[[1.0, 0.0]]]))
-    header, array = unpack(page.html(content([given]), ""))
-    (packed,) = header["examples"][0]["results"][0][0]["maps"]
-    assert array(packed["entropy"], "<f4") == 0
+    answer, array = packed(content([given]))
+    assert array(answer["maps"][0]["entropy"], "<f4") == 0
 
 
 def test_a_page_holds_equal_arrays_once():
@@ -46,27 +45,21 @@ def test_a_page_holds_equal_arrays_once():
 
 
 def test_places_and_the_chosen_keys_are_on_the_page():
-    header, array = unpack(page.html(content([points()]), ""))
-    (packed,) = header["examples"][0]["results"][0][0]["maps"]
-    np.testing.assert_array_equal(array(packed["chosen"], "<i4"), [1, 2, 3, 0])
-    boxes = array(packed["places"], "<f4").reshape(4, 4)
+    answer, array = packed(content([points()]))
+    (each,) = answer["maps"]
+    np.testing.assert_array_equal(array(each["chosen"], "<i4"), [1, 2, 3, 0])
+    boxes = array(each["places"], "<f4").reshape(4, 4)
     assert np.isnan(boxes[0]).all() and boxes[1, 1] == np.float32(0.2)
 
 
-def test_an_answer_is_shown_with_its_label_once():
-    answers = [
-        ("6", "6, label: 5"),
-        ("6", "alignment"),
-        ("", "a digit"),
-        ("a", "alignment"),
-    ]
-    headings = []
-    for text, caption in answers:
-        given = content([points()])
-        given.examples[0].answers[0][0] = Prediction(text, 0.0, caption=caption)
-        header, _ = unpack(page.html(given, ""))
-        headings.append(header["examples"][0]["results"][0][0]["text"])
-    assert headings == ["6, label: 5", "6", "", "a"]
+@pytest.mark.parametrize(
+    ("text", "caption", "heading"),
+    [("6", "6, label: 5", "6, label: 5"), ("6", "alignment", "6"), ("", "a digit", "")],
+)
+def test_an_answer_is_shown_with_its_label_once(text, caption, heading):
+    given = content([points()])
+    given.examples[0].answers[0][0] = Prediction(text, 0.0, caption=caption)
+    assert packed(given)[0]["text"] == heading
 
 
 def test_a_text_cannot_end_the_script():
@@ -134,8 +127,7 @@ def test_a_system_gets_a_page_without_code_of_its_own(name):
     for each in given.examples[0].answers[0][0].attention:
         again = weights_of(each.details)
         np.testing.assert_allclose(again, each.weights, atol=1e-5)
-    header, _ = unpack(page.html(given, ""))
-    maps = header["examples"][0]["results"][0][0]["maps"]
+    maps = packed(given)[0]["maps"]
     assert maps
     assert all(len(x["queries"]) == x["shape"][1] for x in maps)
     assert all(len(x["keys"]) == x["shape"][2] for x in maps)

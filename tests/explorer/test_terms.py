@@ -5,22 +5,14 @@ from xml.etree import ElementTree
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pages import (
-    attention,
-    check_axe,
-    content,
-    exported,
-    predicted,
-    tokens,
-    unpack,
-)
+from pages import attention, check_axe, content, exported, packed, predicted, tokens
 from smoke import run
 
 from attention import memory
 from attention.declaration import ScoreParts
 from attention.scores import cosine_scores
 from base.records import MemoryDetails, ScoreDetails, SearchTree
-from explorer import examples, page
+from explorer import examples
 from explorer.examples import Examples
 
 HEADS, QUERIES, KEYS, UNITS = 2, 3, 5, 7
@@ -302,17 +294,15 @@ def test_axe_finds_no_violation(opened, make, view):
 
 def test_scores_and_the_search_of_a_run_are_on_its_page():
     workdir = run("bahdanau_nmt")
-    plain, full = (
-        unpack(page.html(examples.of_split([workdir], None, "test", 1, scores=x), ""))
+    (plain, _), (full, array) = (
+        packed(examples.of_split([workdir], None, "test", 1, scores=x))
         for x in (False, True)
     )
-    maps = [each[0]["examples"][0]["results"][0][0]["maps"] for each in (plain, full)]
-    assert "details" not in maps[0][0]
-    details, array = maps[1][0]["details"], full[1]
+    assert "details" not in plain["maps"][0]
+    details = full["maps"][0]["details"]
     assert details["type"] == "ScoreDetails" and details["activation"] == "tanh"
     heads, queries, _ = details["query"]["shape"]
-    assert (heads, queries) == tuple(maps[1][0]["shape"][:2])
+    assert (heads, queries) == tuple(full["maps"][0]["shape"][:2])
     assert array(details["scale"]["values"], "<f4") == 1
-    result = plain[0]["examples"][0]["results"][0][0]
-    ended = [x for row in result["tree"]["ended"] for x in row if x is not None]
-    assert max(ended) == pytest.approx(result["score"], abs=1e-3)
+    ended = [x for row in plain["tree"]["ended"] for x in row if x is not None]
+    assert max(ended) == pytest.approx(plain["score"], abs=1e-3)

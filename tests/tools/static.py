@@ -69,8 +69,8 @@ VAGUE_NAMES = set(
     "least most smallest largest".split()
 )
 OTHER_WORDS = re.compile(r'(?<!")\bpictures?\b(?!")|\bnot told\b', re.IGNORECASE)
-# Names of functions that fail a test, besides those with an assertion.
-ASSERTING = {"check_grads", "raises", "warns"}
+# Names of what fails a test, besides functions that use it.
+ASSERTING = {"check_grads", "raises", "warns", "assert"}
 CLOCKS = {"monotonic", "perf_counter", "process_time", "timeit"}
 EXECUTING = {"compile", "__import__", "allow_pickle"}  # ruff has the others
 
@@ -108,22 +108,19 @@ def check_execution(tree):
 
 
 def names(node):
-    """The names and attribute names in a piece of code."""
+    """The names and attribute names in a piece of code, and "assert" if it asserts."""
     return {
-        getattr(inner, "id", None) or getattr(inner, "attr", "")
+        "assert"
+        if isinstance(inner, ast.Assert)
+        else getattr(inner, "id", None) or getattr(inner, "attr", "")
         for inner in ast.walk(node)
     }
 
 
 def functions(tree):
-    """The functions of a module: (name, line, names inside, has an assertion)."""
+    """The functions of a module: (name, line, names inside)."""
     return [
-        (
-            node.name,
-            node.lineno,
-            names(node),
-            any(isinstance(inner, ast.Assert) for inner in ast.walk(node)),
-        )
+        (node.name, node.lineno, names(node))
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     ]
@@ -139,18 +136,18 @@ def check_test(tree, helpers=()):
     ours = functions(tree)
     asserting, size = set(ASSERTING), 0
 
-    def asserts(inside, direct):
-        return direct or any(x in asserting or x.startswith("assert_") for x in inside)
+    def asserts(inside):
+        return any(x in asserting or x.startswith("assert_") for x in inside)
 
     while len(asserting) > size:
         size = len(asserting)
         asserting |= {
             name
-            for name, _, *rest in (*ours, *helpers)
-            if not name.startswith("test_") and asserts(*rest)
+            for name, _, inside in (*ours, *helpers)
+            if not name.startswith("test_") and asserts(inside)
         }
-    for name, line, *rest in ours:
-        if name.startswith("test_") and not asserts(*rest):
+    for name, line, inside in ours:
+        if name.startswith("test_") and not asserts(inside):
             yield line, f"{name} asserts nothing"
     for name in sorted(CLOCKS & names(tree)):
         yield 1, f"{name}: no test measures time"
