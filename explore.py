@@ -55,19 +55,13 @@ def main(arguments: Arguments) -> None:
     from training import trained
 
     runtime.start()
+    runs, scores = (workdirs, _CHECKPOINTS.value), _SCORES.value
     if _INPUT.value:
         lines = trained.read_lines(_INPUT.value)
-        content = examples.of_lines(
-            workdirs, _CHECKPOINTS.value, lines, scores=_SCORES.value
-        )
+        content = examples.of_lines(*runs, lines, scores=scores)
     else:
-        content = examples.of_split(
-            workdirs,
-            _CHECKPOINTS.value,
-            _SPLIT.value,
-            _EXAMPLES.value,
-            scores=_SCORES.value,
-        )
+        split, count = _SPLIT.value, _EXAMPLES.value
+        content = examples.of_split(*runs, split, count, scores=scores)
     out = Path(_OUT.value)
     size = page.write(out, content, f"Attention of {' and '.join(content.runs)}")
     note = ", large for a browser" if size > page.WARNING else ""

@@ -259,11 +259,6 @@ def images(config: ConfigDict) -> Floors:
     return {"images of one colour": scores}
 
 
-def consistency(_: ConfigDict) -> Floors:
-    """Corners with independent colours."""
-    return {"independent corners": {"consistent": 100 / (OTHERS + 1), "spread": 1.0}}
-
-
 def estimates(_: ConfigDict) -> Floors:
     """The mean target, whatever the input."""
     floors = {}
@@ -431,17 +426,12 @@ def labels(config: ConfigDict) -> Floors:
     return floors
 
 
-def ten_classes(_: ConfigDict) -> Floors:
-    """One of ten classes that are equally frequent, whatever the image."""
-    return {"one of ten classes": {"error": 90.0}}
+def constant(name: str, **scores: float) -> Callable[[ConfigDict], Floors]:
+    """Returns a floor whose scores are known without data."""
+    return lambda _: {name: scores}
 
 
-def pairs_of_classes(_: ConfigDict) -> Floors:
-    """The same two of ten classes for every image, then a stop."""
-    wrong = 100 * 2 * (1 - 1 / 10) / 3
-    return {"the same two classes for every image": {"error": 99.0, "wrong": wrong}}
-
-
+_TEN_CLASSES = constant("one of ten classes", error=90.0)  # equally frequent
 FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "translation": translation,
     "positions": translation,
@@ -458,7 +448,9 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "pointer_tsp": pointers,
     "captioning": captions,
     "sagan": images,
-    "corners": consistency,
+    "corners": constant(
+        "independent corners", consistent=100 / (OTHERS + 1), spread=1.0
+    ),
     "ff_attention": estimates,
     "britz": translation,
     "memory_networks": questions,
@@ -473,11 +465,16 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "sentences_reviews": labels,
     "sentences_entailment": labels,
     "kernels": curves,
-    "visual_questions": lambda _: {"by the question alone": {"accuracy": 100 * CHANCE}},
-    "ram_digits": ten_classes,
-    "ram_fashion": ten_classes,
-    "ram_cluttered": ten_classes,
-    "dram_digits": pairs_of_classes,
+    "visual_questions": constant("by the question alone", accuracy=100 * CHANCE),
+    "ram_digits": _TEN_CLASSES,
+    "ram_fashion": _TEN_CLASSES,
+    "ram_cluttered": _TEN_CLASSES,
+    # Two of ten classes, then a stop.
+    "dram_digits": constant(
+        "the same two classes for every image",
+        error=99.0,
+        wrong=100 * 2 * (1 - 1 / 10) / 3,
+    ),
     "bandits": functools.partial(uniform_actions, metrics=("reward",)),
     "mdps": functools.partial(uniform_actions, metrics=("fraction",)),
     "curiosity": functools.partial(uniform_actions, metrics=("coverage", "goal")),

@@ -32,13 +32,21 @@ class Example(NamedTuple):
     answers: list[list[Prediction]]
 
 
+class Examples(NamedTuple):
+    """Examples, the names of the runs [R] and the steps of the moments [M]."""
+
+    examples: list[Example]
+    runs: list[str]
+    steps: list[str]
+
+
 def of_lines(
     workdirs: Sequence[Path],
     which: str | None,
     lines: Sequence[str],
     *,
     scores: bool = False,
-) -> "Examples":
+) -> Examples:
     """Answers input lines, the same for each run.
 
     Args:
@@ -72,7 +80,7 @@ def of_split(
     count: int,
     *,
     scores: bool = False,
-) -> "Examples":
+) -> Examples:
     """Answers the first examples of a split; see `of_lines`.
 
     All checkpoints of a run that has kept moments of its training are shown with those,
@@ -107,14 +115,6 @@ def of_split(
         command = shlex.join([PYTHON, "explore.py", *flags, *example])
         examples.append(Example(title, command, each))
     return Examples(examples, [path.name for path in workdirs], steps)
-
-
-class Examples(NamedTuple):
-    """Examples, the names of the runs [R] and the steps of the moments [M]."""
-
-    examples: list[Example]
-    runs: list[str]
-    steps: list[str]
 
 
 def checkpoints_of(workdir: Path, which: str | None) -> list[str | None]:

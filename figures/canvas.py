@@ -249,11 +249,6 @@ def footnote(canvas: "Figure", text: str) -> None:
     )
 
 
-def weight_scale(weights: np.ndarray) -> float:
-    """Returns the weight of the darkest colour: 1, or a maximum above 1."""
-    return max(float(weights.max(initial=0.0)), 1.0)
-
-
 def weight_norm(scale: float = 1.0) -> "PowerNorm":
     """Returns the colour scale of weights: the same colour, the same weight.
 
@@ -296,8 +291,6 @@ def text_width(
 
 def title_width(title: str) -> float:
     """Returns the width of a figure for its title: longer titles are wrapped."""
-    if len(title) > 100:
-        return _WIDE
     return min(_WIDE, fonts.width(title, _TITLE, bold=True) + 2.1 * _MARGIN)
 
 

@@ -13,15 +13,8 @@ from figures.drawings import drawing
 
 # In inches: space above the maps, also if the title is wrapped; of a map's name; below
 # a map; below the maps; between maps; of the colour scale.
-_HEAD, _HEAD_MAX, _NAME, _GAP, _FOOT, _BETWEEN, _BAR = (
-    0.45,
-    0.9,
-    0.3,
-    0.2,
-    0.3,
-    0.25,
-    1.3,
-)
+_HEAD, _HEAD_MAX, _NAME, _GAP = 0.45, 0.9, 0.3, 0.2
+_FOOT, _BETWEEN, _BAR = 0.3, 0.25, 1.3
 _PAGE = 12.0  # side of a figure in inches; larger ones are illegible on a slide
 _MIN_MAP = 1.0  # minimum width and height of a map whose cells are smaller than CELL
 
@@ -88,7 +81,7 @@ def attention_heatmaps(
     title += canvas.blocks_note(*canvas.blocks((queries, keys), width, height))
 
     figure = canvas.figure(total_width, total_height, title)
-    scale, image, maps = canvas.weight_scale(weights), None, []
+    scale, maps = max(float(weights.max(initial=0.0)), 1.0), []
     for number, (panel, name) in enumerate(zip(weights, panels, strict=True)):
         row, column = divmod(number, across)
         x = left + column * (width + _BETWEEN)

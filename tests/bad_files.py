@@ -169,17 +169,14 @@ def replace_by_file(folder):
     folder.touch()
 
 
+MANIFEST = "checkpoints/1/default/manifest.ocdbt"
 # Faults of copies of the run of ff_attention.
 DAMAGED_RUNS = {
-    "truncated": lambda run: faults.truncate(
-        run / "checkpoints/1/default/manifest.ocdbt", None
-    ),
-    "incomplete": lambda run: faults.delete(
-        run / "checkpoints/1/default/manifest.ocdbt", None
-    ),
-    "no_config": lambda run: faults.delete(run / "config.json", None),
+    "truncated": lambda run: faults.damage("truncated", run / MANIFEST),
+    "incomplete": lambda run: (run / MANIFEST).unlink(),
+    "no_config": lambda run: (run / "config.json").unlink(),
     "no_folder": lambda run: replace_by_file(run / "checkpoints"),
-    "no_file": lambda run: faults.replace_by_folder(run / "config.json", None),
+    "no_file": lambda run: faults.damage("folder", run / "config.json"),
     "broken_config": lambda run: (run / "config.json").write_text('{"seed": '),
     "unsaved": lambda run: shutil.rmtree(run / "checkpoints"),
 }

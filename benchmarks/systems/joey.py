@@ -47,58 +47,34 @@ SPECIALS = SimpleNamespace(
 
 def model_config(spec: dict) -> dict:
     """Returns the `model` section of the configuration."""
-    recurrent = "group" in spec
-    stacks = recurrent_stacks(spec) if recurrent else transformer_stacks(spec)
-    share = spec["share_embeddings"]
-    return stacks | {
+    dropout, share = {"dropout": spec["dropout"]}, spec["share_embeddings"]
+    stack = {"num_layers": spec["layers"]} | dropout  # recurrent: between layers
+    if "group" in spec:
+        embeddings = {"embedding_dim": spec["embedding"], "scale": False} | dropout
+        stack |= {"type": "recurrent", "rnn_type": spec["cell"]}
+        stack |= {"hidden_size": spec["hidden"], "embeddings": embeddings}
+        encoder = stack | {"bidirectional": True}
+        decoder = stack | {
+            "hidden_dropout": spec["dropout"],  # on state and context
+            "attention": spec["group"],
+            "init_hidden": "bridge",
+            "input_feeding": True,
+        }
+    else:
+        embeddings = {"embedding_dim": spec["d_model"], "scale": True} | dropout
+        stack |= {"type": "transformer", "num_heads": spec["heads"]}
+        stack |= {"hidden_size": spec["d_model"], "embeddings": embeddings}
+        stack |= {"ff_size": spec["d_ff"]}
+        stack |= {"layer_norm": "pre"}  # needs no long warm-up
+        encoder, decoder = stack, dict(stack)
+    return {
+        "encoder": encoder,
+        "decoder": decoder,
         "initializer": "xavier_uniform",
         "embed_initializer": "xavier_uniform",
         "tied_embeddings": share,
         "tied_softmax": share,
     }
-
-
-def transformer_stacks(spec: dict) -> dict:
-    """Returns encoder and decoder of the Transformer."""
-    stack = {
-        "type": "transformer",
-        "num_layers": spec["layers"],
-        "num_heads": spec["heads"],
-        "embeddings": {
-            "embedding_dim": spec["d_model"],
-            "scale": True,
-            "dropout": spec["dropout"],
-        },
-        "hidden_size": spec["d_model"],
-        "ff_size": spec["d_ff"],
-        "dropout": spec["dropout"],
-        "layer_norm": "pre",  # needs no long warm-up
-    }
-    return {"encoder": stack, "decoder": dict(stack)}
-
-
-def recurrent_stacks(spec: dict) -> dict:
-    """Returns encoder and decoder of the recurrent model."""
-    stack = {
-        "type": "recurrent",
-        "rnn_type": spec["cell"],
-        "num_layers": spec["layers"],
-        "embeddings": {
-            "embedding_dim": spec["embedding"],
-            "scale": False,
-            "dropout": spec["dropout"],
-        },
-        "dropout": spec["dropout"],  # between layers
-    }
-    decoder = {
-        "hidden_size": spec["hidden"],
-        "hidden_dropout": spec["dropout"],  # on state and context
-        "attention": spec["group"],
-        "init_hidden": "bridge",
-        "input_feeding": True,
-    }
-    encoder = {"hidden_size": spec["hidden"], "bidirectional": True}
-    return {"encoder": stack | encoder, "decoder": stack | decoder}
 
 
 def random_model(spec: dict):
@@ -270,9 +246,13 @@ def run(spec: dict, *, translate: bool) -> None:
     limits = spec["minutes"], spec["target_tokens"], spec["validations"]
     trainer.start_clock(*limits, validation)
     trainer.train_and_validate(train, validation)
-    folder = Path(spec["folder"])
+    model, folder = trainer.model, Path(spec["folder"])
     if translate:
-        translate_test(spec, args, trainer, test)
+        best = load_checkpoint(args.model_dir / "best.ckpt", args.device)
+        model.load_state_dict(best["model_state"])
+        given = {"n_gpu": 0, "args": args.test, "autocast": args.autocast}
+        hypotheses = predict(model, test, args.device, **given)[2]
+        (folder / "test.hypotheses").write_text("\n".join(hypotheses) + "\n")
     record = {
         "curve": trainer.curve,
         "perplexity": trainer.perplexity,
@@ -280,26 +260,10 @@ def run(spec: dict, *, translate: bool) -> None:
         "steps": trainer.stats.steps,
         "tokens": int(trainer.stats.total_tokens),
         "best_step": trainer.stats.best_ckpt_iter,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "parameters": sum(p.numel() for p in model.parameters()),
         "versions": versions(),
     }
     folder.joinpath("run.json").write_text(json.dumps(record))
-
-
-def translate_test(spec: dict, args, trainer, test) -> None:
-    """Writes the best checkpoint's translations of the test split."""
-    best = load_checkpoint(args.model_dir / "best.ckpt", args.device)
-    trainer.model.load_state_dict(best["model_state"])
-    hypotheses = predict(
-        trainer.model,
-        test,
-        args.device,
-        n_gpu=0,
-        args=args.test,
-        autocast=args.autocast,
-    )[2]
-    path = Path(spec["folder"]) / "test.hypotheses"
-    path.write_text("\n".join(hypotheses) + "\n")
 
 
 def versions() -> dict:

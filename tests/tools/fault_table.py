@@ -68,25 +68,25 @@ _EVERY, _HEARTBEAT, _MINUTES = 10, 10, 15
 _SECONDS = 12.0  # latest moment of a kill
 
 
+_FIELDS = {
+    "model.width": 400,
+    "save_every": _EVERY,
+    "eval_every": 2 * _EVERY,
+    "log_every": _EVERY,
+}
+
+
 def flags(steps, workdir):
     """Flags of a training with a number of steps."""
-    return [
-        "--config=tests/toy.py",
-        f"--workdir={workdir}",
-        f"--config.train_steps={steps}",
-        "--config.model.width=400",
-        f"--config.save_every={_EVERY}",
-        f"--config.eval_every={2 * _EVERY}",
-        f"--config.log_every={_EVERY}",
-    ]
+    fields = {"train_steps": steps, **_FIELDS}
+    overrides = [f"--config.{name}={value}" for name, value in fields.items()]
+    return ["--config=tests/toy.py", f"--workdir={workdir}", *overrides]
 
 
 def config_of(steps):
     """The config that `flags` describes."""
     config = toy.get_config()
-    config.train_steps, config.save_every = steps, _EVERY
-    config.model.width = 400
-    config.eval_every, config.log_every = 2 * _EVERY, _EVERY
+    config.update_from_flattened_dict({"train_steps": steps, **_FIELDS})
     return config
 
 
@@ -176,11 +176,6 @@ class Table:
             self.references[steps, processes] = content(workdir)
         return self.references[steps, processes]
 
-    def reached(self, workdir, step, started):
-        """Waits until a checkpoint of a run is complete."""
-        path = workdir / "checkpoints" / str(step) / "SHA256SUMS"
-        self.wait(path, workdir, started)
-
     def wait(self, path, workdir, started):
         """Waits until a file of a run exists."""
         while not path.exists():
@@ -210,15 +205,14 @@ class Table:
     def damage(self, kind, number):
         """Damage to a random file of the newest checkpoint, and training on."""
         trained, losses = self.workdir(), []
-        config = config_of(_FEW)
-        quietly(lambda: loop.train(config, trained))
+        train_quietly(trained)
         reference = content(trained)
         newest = reference[0][-1]
         names = faults.files(trained / "checkpoints" / str(newest))
         for seed in self.tries(number):
             name = f"checkpoints/{newest}/{self.random.choice(names)}"
             workdir = faults.damaged_copy(trained, self.workdir(), kind, name, seed)
-            quietly(lambda workdir=workdir: loop.train(config, workdir))
+            train_quietly(workdir)
             losses.append(lost(workdir, reference))
             shutil.rmtree(workdir)
         return len(losses), losses
@@ -229,7 +223,8 @@ class Table:
         for i in self.tries(number):
             workdir = self.workdir()
             started = self.start(_SOME, workdir, 2)
-            self.reached(workdir, self.random.randrange(1, 4) * _EVERY, started)
+            step = self.random.randrange(1, 4) * _EVERY
+            self.wait(workdir / f"checkpoints/{step}/SHA256SUMS", workdir, started)
             started[i % 2].send_signal(kind)
             statuses = sorted(jobs.finish(started))
             loss = self.end(_SOME, workdir, 2)
@@ -277,9 +272,8 @@ class Table:
 
     def slow_disk(self, number):
         """A disk on which each rename of a checkpoint takes a second."""
-        config, losses = config_of(_FEW), []
-        plain = self.workdir()
-        quietly(lambda: loop.train(config, plain))
+        plain, losses = self.workdir(), []
+        train_quietly(plain)
         reference = content(plain)
 
         def rename(source, target, original=os.rename):
@@ -290,7 +284,7 @@ class Table:
         for _ in self.tries(number):
             workdir = self.workdir()
             with mock.patch("os.rename", rename):
-                quietly(lambda workdir=workdir: loop.train(config, workdir))
+                train_quietly(workdir)
             losses.append(lost(workdir, reference))
         return len(losses), losses
 
@@ -366,10 +360,10 @@ FAULTS = {
 }
 
 
-def quietly(function):
-    """Calls a function without its messages."""
+def train_quietly(workdir):
+    """Trains for a few steps in this process, without messages."""
     with contextlib.redirect_stderr(io.StringIO()):
-        function()
+        loop.train(config_of(_FEW), workdir)
 
 
 def line(name, tries, losses):

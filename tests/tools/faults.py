@@ -20,37 +20,6 @@ from training.log import read_rows
 TIMES = {"seconds", "steps_per_second", "tokens_per_second", "waiting"}
 
 
-def flip_bit(path, rng):
-    """Flips a random bit of a file; an empty one gets a byte."""
-    content = bytearray(path.read_bytes()) or bytearray(1)
-    content[rng.integers(len(content))] ^= 1 << rng.integers(8)
-    path.write_bytes(content)
-
-
-def truncate(path, rng):
-    """Removes the last byte of a file."""
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def delete(path, rng):
-    """Deletes a file."""
-    path.unlink()
-
-
-def replace_by_folder(path, rng):
-    """Puts an empty folder in the place of a file."""
-    path.unlink()
-    path.mkdir()
-
-
-DAMAGE = {
-    "bit": flip_bit,
-    "truncated": truncate,
-    "deleted": delete,
-    "folder": replace_by_folder,
-}
-
-
 def untimed_rows(workdir):
     """The rows of a run's log without times."""
     return [
@@ -65,9 +34,21 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in paths)
 
 
+DAMAGE = "bit", "truncated", "deleted", "folder"
+
+
 def damage(kind, path, seed=0):
-    """Damages a file in one of the ways of `DAMAGE`."""
-    DAMAGE[kind](path, np.random.default_rng(seed))
+    """Damages a file in one of the ways of `DAMAGE`; the seed chooses the bit."""
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if kind == "bit":  # flipped; an empty file gets a byte
+        content, rng = content or bytearray(1), np.random.default_rng(seed)
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+    elif kind == "truncated":
+        path.write_bytes(content[:-1])
+    elif kind == "folder":
+        path.mkdir()
 
 
 def damaged_copy(workdir, target, kind, name, seed=0):

@@ -52,7 +52,7 @@ def saving(workdir):
 SECONDS = 3.0  # latest moment of a kill after the start of a process
 
 
-def storm(workdir, flags, number, rng, seconds=SECONDS):
+def storm(workdir, flags, number, rng):
     """Kills processes of a sweep as they start, and starts the sweep again.
 
     In turn a run, the coordinator, and a run that is writing a checkpoint (or any run,
@@ -63,7 +63,6 @@ def storm(workdir, flags, number, rng, seconds=SECONDS):
         flags: its flags.
         number: number of kills.
         rng: numpy generator of the moments of the kills.
-        seconds: latest moment of a kill after the start of a process.
 
     Returns:
         The exit status of the last coordinator, and the number of kills of each kind.
@@ -84,12 +83,12 @@ def storm(workdir, flags, number, rng, seconds=SECONDS):
             earlier |= pids
             kind = tuple(kills)[sum(kills.values()) % 3]
             if kind == "save":
-                end = time.monotonic() + 4 * seconds
+                end = time.monotonic() + 4 * SECONDS
                 while not saving(workdir) and time.monotonic() < end:
                     time.sleep(0.001)
                 kind = "save" if saving(workdir) else "run"
             else:
-                time.sleep(rng.uniform(0, seconds))
+                time.sleep(rng.uniform(0, SECONDS))
             if kind == "coordinator":
                 kills[kind] += process.poll() is None
                 process.kill()
