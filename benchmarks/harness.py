@@ -126,38 +126,26 @@ def use_cores(count: int = THREADS) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-class Process:
-    """A running system."""
+def _start(system: System) -> subprocess.Popen:
+    print(f"starting {system.name}", file=sys.stderr, flush=True)
+    return subprocess.Popen(
+        worker_command(system.module, system.mode, system.spec),
+        cwd=ROOT,
+        env=process_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=use_cores,
+    )
 
-    def __init__(self, system: System):
-        self.name = system.name
-        self.process = subprocess.Popen(
-            worker_command(system.module, system.mode, system.spec),
-            cwd=ROOT,
-            env=process_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=use_cores,
-        )
-        self.info = self._answer()
 
-    def run(self, steps: int) -> dict:
-        """Returns seconds and units of each of `steps` steps, and the peak memory."""
-        print(steps, file=self.process.stdin, flush=True)
-        return self._answer()
-
-    def close(self) -> None:
-        """Ends the process."""
-        self.process.stdin.close()
-        self.process.wait()
-
-    def _answer(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            code = self.process.wait()
-            raise SystemExit(f"error: {self.name} ended with status {code} (see above)")
-        return json.loads(line)
+def _answer(name: str, process: subprocess.Popen) -> dict:
+    """Facts about a system, then seconds and units of steps, and the peak memory."""
+    line = process.stdout.readline()
+    if not line:
+        code = process.wait()
+        raise SystemExit(f"error: {name} ended with status {code} (see above)")
+    return json.loads(line)
 
 
 def measure(
@@ -170,19 +158,19 @@ def measure(
         second), rounds (median of each round, in ms), peak_mb, steps, and the info of
         the system.
     """
-    with contextlib.ExitStack() as stack:
-        running = []
+    infos, blocks = {}, {}
+    with contextlib.ExitStack() as stack:  # ends the processes
+        running = {}
         for system in systems:
             if args.only and system.name not in args.only:
                 continue
-            print(f"starting {system.name}", file=sys.stderr, flush=True)
-            running.append(Process(system))
-            stack.callback(running[-1].close)
-        blocks = {process.name: [] for process in running}
+            process = running[system.name] = stack.enter_context(_start(system))
+            infos[system.name], blocks[system.name] = _answer(system.name, process), []
         for i in range(args.rounds):
-            for process in running if i % 2 == 0 else reversed(running):
-                blocks[process.name].append(process.run(args.steps))
-        return {p.name: _summary(blocks[p.name]) | p.info for p in running}
+            for name in running if i % 2 == 0 else reversed(running):
+                print(args.steps, file=running[name].stdin, flush=True)
+                blocks[name].append(_answer(name, running[name]))
+    return {name: _summary(blocks[name]) | info for name, info in infos.items()}
 
 
 def _summary(blocks: list[dict]) -> dict:

@@ -110,8 +110,9 @@ def blocks(workdir: Path, steps: int, rounds: int) -> tuple[list[float], list[fl
 
 def resume(folder: Path, rounds: int) -> list[float]:
     """Returns the seconds from the start of `train.py` to a step after its resume."""
-    saved, fields = folder / "saved", {"save_every": _RESUMED, "log_every": 1}
-    with training(saved, fields | {"eval_every": 10**6}) as process:
+    saved = folder / "saved"
+    fields = {"save_every": _RESUMED, "log_every": 1, "eval_every": 10**6}
+    with training(saved, fields) as process:
         path = saved / "checkpoints" / str(_RESUMED) / "SHA256SUMS"
         wait(path.exists, process)
     log = saved / "metrics.jsonl"  # may have rows of steps after the checkpoint
@@ -123,7 +124,7 @@ def resume(folder: Path, rounds: int) -> list[float]:
         workdir = folder / str(i)
         shutil.copytree(saved, workdir)
         begin = time.perf_counter()
-        with training(workdir, fields | {"eval_every": 10**6}) as process:
+        with training(workdir, fields) as process:
             wait(lambda workdir=workdir: last_step(workdir) > _RESUMED, process)
             seconds.append(round(time.perf_counter() - begin, 2))
     return seconds[1:]  # the first one warms the cache

@@ -29,17 +29,15 @@ def bare(tmp_path_factory):
     return os.environ | {"ATTENTION_DATA": str(tmp_path_factory.mktemp("empty"))}
 
 
+def evaluate(folder, *flags):
+    flags = f"--workdir={folder}", "--tune_memory=false", *flags
+    return in_process.call("eval.py", *flags)
+
+
 def test_eval_writes_scores_translations_and_figures(workdir, bare, monkeypatch):
     monkeypatch.setenv("ATTENTION_DATA", bare["ATTENTION_DATA"])
-    result = in_process.call(
-        "eval.py",
-        f"--workdir={workdir}",
-        "--split=validation",
-        "--checkpoint=last",
-        "--beam=2",
-        "--alpha=0",
-        "--tune_memory=false",
-    )
+    flags = "--split=validation", "--checkpoint=last", "--beam=2", "--alpha=0"
+    result = evaluate(workdir, *flags)
     assert result.status == 0, result.errors
     report = json.loads((workdir / "eval_validation.json").read_text())
     assert (report["split"], report["checkpoint"]) == ("validation", "last")
@@ -74,14 +72,13 @@ def test_eval_follows_no_link_out_of_the_run(workdir, tmp_path):
     (run_copy / "figures" / "test").mkdir(parents=True)
     figure = run_copy / "figures" / "test" / "bleu_by_length_test.png"
     figure.symlink_to(outside / "image.png")
-    command = "eval.py", f"--workdir={run_copy}", "--beam=1", "--tune_memory=false"
-    result = in_process.call(*command)
+    result = evaluate(run_copy, "--beam=1")
     assert result.status == 0, result.errors
     assert figure.stat().st_size > 100 and not figure.is_symlink()
     assert json.loads((run_copy / "eval_test.json").read_text())["beam"] == 1
     shutil.rmtree(run_copy / "figures")
     (run_copy / "figures").symlink_to(outside)
-    result = in_process.call(*command)
+    result = evaluate(run_copy, "--beam=1")
     assert result.status == 1
     message = f"{run_copy}/figures/test is a symbolic link out of {run_copy}: remove it"
     assert result.errors.splitlines()[-1] == f"error: {message}"
@@ -91,11 +88,10 @@ def test_eval_follows_no_link_out_of_the_run(workdir, tmp_path):
 
 def test_eval_overrides_evaluation_fields_only(tmp_path):
     folder = shutil.copytree(run("pointer_sorting"), tmp_path / "run")
-    command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
-    result = in_process.call(*command, "--config.evaluation.sizes=5,7")
+    result = evaluate(folder, "--figures=false", "--config.evaluation.sizes=5,7")
     assert result.status == 0, result.errors
     assert {"accuracy_5", "accuracy_7"} <= json.loads(result.output).keys()
-    result = in_process.call(*command, "--config.model.hidden=7")
+    result = evaluate(folder, "--config.model.hidden=7")
     assert result.status == 1
     assert result.errors.startswith("error: --config.model.hidden=7: only config.eval")
 
@@ -115,20 +111,14 @@ def test_predict_prints_one_line_per_input_line(workdir, bare, tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_an_output_that_cannot_be_written_gets_one_line(workdir, bare):
+    command = "predict.py", f"--workdir={workdir}", "--beam=1"
     with open("/dev/full", "w") as full:
-        process = subprocess.run(
-            [sys.executable, "predict.py", f"--workdir={workdir}", "--beam=1"],
-            cwd=ROOT,
-            env=bare,
-            input="one\n" * 3,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = started(*command, env=bare, stdin=subprocess.PIPE, stdout=full)
+    _, errors = process.communicate("one\n" * 3)
     assert process.returncode == 1
     message = "standard output cannot be written: No space left on device"
-    assert process.stderr.splitlines()[-1] == f"error: {message}"
-    assert "Traceback" not in process.stderr
+    assert errors.splitlines()[-1] == f"error: {message}"
+    assert "Traceback" not in errors
 
 
 def test_predict_lists_the_best_and_draws(workdir, tmp_path):
@@ -207,7 +197,7 @@ def test_help_names_the_flags_and_an_example(command):
     assert "--verbosity" not in result.output  # a flag of absl's own
 
 
-def interruptible(*command):
+def started(*command, **pipes):
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=ROOT,
@@ -215,13 +205,14 @@ def interruptible(*command):
         text=True,
         # A shell that runs the tests in the background ignores the signal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **pipes,
     )
 
 
 @pytest.mark.parametrize("module", ["jax._src.config", "orbax.checkpoint"])
 def test_interrupted_imports_print_one_line(workdir, module):
     command = "predict.py", f"--workdir={workdir}"
-    with interruptible("-X", "importtime", *command) as process:
+    with started("-X", "importtime", *command) as process:
         assert any(line.split()[-1] == module for line in process.stderr)
         process.send_signal(signal.SIGINT)
         lines = process.stderr.read().splitlines()
@@ -233,7 +224,7 @@ def test_interrupted_imports_print_one_line(workdir, module):
 def test_an_interrupted_prediction_prints_one_line(workdir, tmp_path):
     os.mkfifo(pipe := tmp_path / "lines")
     command = "predict.py", f"--workdir={workdir}", f"--input={pipe}"
-    with interruptible(*command) as process:
+    with started(*command) as process:
         with pipe.open("w"):  # opens once the process waits for its first line
             process.send_signal(signal.SIGINT)
             output = process.stderr.read()
@@ -242,17 +233,10 @@ def test_an_interrupted_prediction_prints_one_line(workdir, tmp_path):
 
 
 def test_a_closed_output_prints_no_traceback(workdir):
-    lines = "one\n" * 3
-    process = subprocess.Popen(
-        [sys.executable, "predict.py", f"--workdir={workdir}"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    process = started("predict.py", f"--workdir={workdir}", **pipes)
     process.stdout.close()
-    process.stdin.write(lines)
+    process.stdin.write("one\n" * 3)
     process.stdin.close()
     assert "Traceback" not in process.stderr.read()
     assert process.wait() == 128 + signal.SIGPIPE
