@@ -157,8 +157,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["state", "scaling"], help="write one table")
     arguments = parser.parse_args()
     if arguments.only != "scaling":
-        config = transformer_nmt.get_config("big")
-        write(PAGE, "state", state_table(config))
+        write(PAGE, "state", state_table(transformer_nmt.get_config("big")))
     if arguments.only != "state":
         write(PAGE, "scaling", table())
 

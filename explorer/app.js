@@ -6,8 +6,7 @@ const CHOICES = {
   scale: "linear", threshold: 0, hide: false, opacity: 0.8, difference: false, table: "",
 };
 const OF_WEIGHTS = ["key", "scale", "threshold", "hide", "difference", "table"]; // not of a path
-const NUMBERS = ["example", "step", "layer", "query", "key", "threshold", "opacity"];
-const FLAGS = ["hide", "difference"];
+const CONTROLS = Object.keys(CHOICES).filter((name) => name !== "query" && name !== "key");
 const MS_PER_STEP = 700, MAX_BUTTONS = 256, MAX_CELLS = 16_384; // of a table
 // Parts of a result that some moments of a training lack.
 const PARTS = {
@@ -32,11 +31,8 @@ class App {
   #fromAddress() {
     const given = {};
     for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
-      if (!(name in CHOICES)) continue;
-      if (NUMBERS.includes(name)) given[name] = Number(text) || 0;
-      else given[name] = FLAGS.includes(name) ? text === "true" : text;
+      if (name in CHOICES) given[name] = choiceOf(name, text);
     }
-    if (/^\d+$/.test(given.head)) given.head = Number(given.head);
     return given;
   }
 
@@ -142,18 +138,14 @@ class App {
   }
 
   #listen() {
-    const set = (name, read) => (event) => {
-      this.choices[name] = read(event.target);
+    const set = (name, read) => ({ target }) => {
+      this.choices[name] = read(target);
       this.update();
     };
-    const value = (e) => e.value, number = (e) => Number(e.value), checked = (e) => e.checked;
-    const head = (e) => (/^\d+$/.test(e.value) ? Number(e.value) : e.value);
     const mixed = () => [...$("mixture").querySelectorAll(":checked")].map((e) => e.value).join("+");
-    const readers = {
-      example: number, step: number, kind: value, layer: number, head, view: value, scale: value,
-      threshold: number, opacity: number, hide: checked, difference: checked, table: value,
-    };
-    for (const [name, read] of Object.entries(readers)) $(name).addEventListener("input", set(name, read));
+    for (const name of CONTROLS) {
+      $(name).addEventListener("input", set(name, (e) => choiceOf(name, `${e.type === "checkbox" ? e.checked : e.value}`)));
+    }
     $("mixture").addEventListener("input", set("head", mixed));
     $("play").addEventListener("click", () => this.#play());
     $("svg").addEventListener("click", () => this.export("svg"));
@@ -185,11 +177,11 @@ class App {
     this.#showMixture(chosen, heads);
     const titles = { map: "map", ribbons: "ribbons", image: "image", heads: "all heads", memory: "memory", search: "search" };
     options($("view"), this.views.map((view) => [view, titles[view]]));
-    for (const name of ["example", "step", "kind", "layer", "head", "scale", "threshold", "opacity", "table"]) {
-      $(name).value = choices[name];
+    for (const name of CONTROLS) {
+      if (typeof choices[name] === "boolean") $(name).checked = choices[name];
+      else $(name).value = choices[name];
     }
     $("view").value = this.view;
-    for (const name of FLAGS) $(name).checked = choices[name];
     document.body.classList.toggle("path", this.isPath);
     $("opacity-row").hidden = this.view !== "image" || !look?.attention.image;
     for (const name of heatMap.controls) {
@@ -444,6 +436,13 @@ class App {
 }
 
 // --- tables and texts ---
+
+// A choice of the reader as text, in the type of its default; a head may be a number.
+function choiceOf(name, text) {
+  if (typeof CHOICES[name] === "number") return Number(text) || 0;
+  if (typeof CHOICES[name] === "boolean") return text === "true";
+  return name === "head" && /^\d+$/.test(text) ? Number(text) : text;
+}
 
 // The heads of a mixture that exist, as a choice: "0+2", a number, or "mean".
 function mixture(heads, count) {

@@ -33,15 +33,6 @@ function memories({ details: d }) {
   return d.memories;
 }
 
-// Values as an image, a pixel for each: `value(i, j)` of row i and column j, from -1 to 1.
-function signedImage(rows, columns, value) {
-  const image = new ImageData(columns, rows);
-  for (let i = 0; i < rows; i++) {
-    for (let j = 0; j < columns; j++) image.data.set([...signedColour(value(i, j)), 255], 4 * (i * columns + j));
-  }
-  return offscreen(image);
-}
-
 const player = {
   LEFT: 120, VECTOR: 44, HEAD: 34, GAP: 26,
 

@@ -136,15 +136,22 @@ function windowEdges({ attention: a, columns, head }, row) {
   return [begin, end].filter((j) => j > 0 && j < columns.length);
 }
 
-// The cells as an image, a pixel for a cell, with values from -1 to 1.
-function shaded({ rows, columns }, valueOf) {
-  const image = new ImageData(columns.length, rows.length);
+// Values as an image, a pixel for each: `value(i, j)` of row i and column j, from -1 to 1.
+function signedImage(rows, columns, value) {
+  const image = new ImageData(columns, rows);
   const colours = Array.from({ length: 511 }, (_, i) => [...signedColour(i / 255 - 1), 255]);
-  rows.forEach((q, i) => columns.forEach((k, j) => {
-    image.data.set(colours[Math.round(255 * valueOf(q, k)) + 255], 4 * (i * columns.length + j));
-  }));
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) {
+      const clipped = Math.min(Math.max(value(i, j), -1), 1) || 0;
+      image.data.set(colours[Math.round(255 * clipped) + 255], 4 * (i * columns + j));
+    }
+  }
   return offscreen(image);
 }
+
+// The cells as an image.
+const shaded = ({ rows, columns }, valueOf) =>
+  signedImage(rows.length, columns.length, (i, j) => valueOf(rows[i], columns[j]));
 
 // The weights of `look.other` less those of the look, for the queries and keys that
 // both have: `look.queries` and `look.keys` map numbers of the look to those of the other.

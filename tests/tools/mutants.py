@@ -1,6 +1,6 @@
 """Mutation testing by mutmut: lists changes of a module that its tests do not notice.
 
-    python tests/tools/mutants.py [MODULE | MUTANT] ... [--sample=N] [--max-children=N]
+    python tests/tools/mutants.py [MODULE | MUTANT] ... [--sample=N] [OPTION] ...
 
 A module is mutated in a temporary copy of the working tree. Each mutant runs those
 tests of its test modules (`TESTS`) that call the mutated function, in a process forked
@@ -9,9 +9,9 @@ survive are printed as diffs; some are equivalent to the original code. A MUTANT
 of the names that are printed, such as attention.masks.x_padding_mask__mutmut_1. Without
 MODULE and MUTANT, all modules of `TESTS` are mutated, which takes hours.
 
---sample runs at most N mutants of each module, drawn with a fixed seed, --max-children
-N at a time. The last line is the fraction of mutants that are noticed:
-those that fail a test or run into the time limit.
+--sample runs at most N mutants of each module, drawn with a fixed seed; an OPTION is
+one of `mutmut run`, such as --max-children=N. The last line is the fraction of mutants
+that are noticed: those that fail a test or run into the time limit.
 
 mutmut does not mutate decorated functions, such as those of `attention/scores.py`. In
 the copy, decorators are therefore replaced by assignments, which mean the same. It
@@ -196,23 +196,19 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="MODULE | MUTANT")
     parser.add_argument("--sample", type=int, help="maximum number for a module")
-    parser.add_argument("--max-children", type=int, help="number at a time")
-    given = parser.parse_args(arguments)
-    sample, children = given.sample, given.max_children
-    options = [] if children is None else [f"--max-children={children}"]
-    modules: dict[str, list[str]] = {}
+    given, options = parser.parse_known_args(arguments)
+    modules = collections.defaultdict(list)
     for name in given.names:
+        module = name
         if "__mutmut_" in name:
             module = name.rpartition(".")[0].replace(".", "/") + ".py"
-            modules.setdefault(module, []).append(name)
-        else:
-            modules.setdefault(name, [])
+        modules[module] += [name] * (module != name)
     for module in modules:
         if module not in TESTS:
             raise SystemExit(f"{module} has no tests in tests/tools/mutants.py")
     counts: collections.Counter = collections.Counter()
     for module, mutants in (modules or dict.fromkeys(TESTS, [])).items():
-        counts += mutate(module, mutants, sample, options)
+        counts += mutate(module, mutants, given.sample, options)
     noticed = sum(counts[result] for result in NOTICED)
     percent = 100 * noticed / max(counts.total(), 1)
     print(
