@@ -480,7 +480,7 @@ def test_the_live_figures_of_the_pages_work(opened, path):
     assert path.stat().st_size <= 200_000
     data = path.read_bytes()
     page = opened(data, "head=0", device_scale_factor=2)
-    assert page.cpu_seconds() < 2
+    assert 0.01 < page.cpu_seconds() < 2
     check_axe(page, "light")
     assert len(exported(page)) > 3
     for view in page.evaluate("explorer.views"):
@@ -548,7 +548,7 @@ def test_a_hundred_examples_open_within_two_seconds(opened):
         examples += content(maps).examples
     page = opened(Examples(examples, ["a"], ["100"]))
     assert page.locator("#example option").count() == 100
-    assert page.cpu_seconds() < 2
+    assert 0.01 < page.cpu_seconds() < 2
 
 
 def test_a_pointer_on_a_map_of_512_tokens_is_followed_within_60_milliseconds(opened):
@@ -564,17 +564,6 @@ def test_a_pointer_on_a_map_of_512_tokens_is_followed_within_60_milliseconds(ope
     assert (page.cpu_seconds() - before) / 20 < 0.06
     page.evaluate("window.explorer.choose(511, 0)")
     assert page.inner_text("#live").startswith("query 512, token 511, ")
-
-
-def test_the_clock_counts_the_work_of_a_page_and_no_waiting(opened):
-    page = opened(content([two_cells()]))
-    loaded = page.cpu_seconds()
-    assert loaded > 0.01
-    page.wait_for_timeout(500)
-    waited = page.cpu_seconds() - loaded
-    spin = "() => { for (let x = 0, i = 0; i < 1e9; i++) x = (x + i) | 0; }"
-    page.evaluate(spin)
-    assert waited < 0.1 < page.cpu_seconds() - loaded - waited
 
 
 def test_a_map_of_2048_tokens_is_drawn(opened):
