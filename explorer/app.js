@@ -187,7 +187,8 @@ class App {
     for (const name of heatMap.controls) {
       $(name).closest("label").hidden = !VIEWS[this.view]?.controls?.includes(name);
     }
-    if (!looks.some(({ attention }) => attention.hasNoOps)) $("hide").closest("label").hidden = true;
+    const labels = looks.flatMap(({ attention: a }) => [...a.queries, ...a.keys]);
+    if (!labels.some((label) => NO_OP.has(label))) $("hide").closest("label").hidden = true;
     $("play").hidden = matchMedia("(prefers-reduced-motion: reduce)").matches || !look || look.attention.rows < 2;
     $("step-text").textContent = this.page.steps[choices.step];
     $("step").setAttribute("aria-valuetext", this.page.steps[choices.step]);

@@ -59,11 +59,6 @@ class Attention {
     return Boolean(this.chosen && this.image);
   }
 
-  // Whether a label is a special token or a full stop.
-  get hasNoOps() {
-    return [...this.queries, ...this.keys].some((label) => NO_OP.has(label));
-  }
-
   // Weights [Q, K] from 0 to 1 of a head, their "mean" or "max" over heads, or the mean
   // of some heads, such as "0+2".
   mix(head) {
@@ -101,13 +96,9 @@ class Attention {
     return this.heads === 1 || typeof head === "number";
   }
 
-  isExact(head) {
-    return this.isSingle(head) && !this.rounded;
-  }
-
   // "≈ " if the numbers of a head are rounded.
   prefix(head) {
-    return this.isExact(head) ? "" : "≈ ";
+    return this.isSingle(head) && !this.rounded ? "" : "≈ ";
   }
 
   // The largest weights of a row: [[key, weight], ...], exact if the head is.

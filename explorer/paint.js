@@ -4,8 +4,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const FONT = "system-ui, sans-serif";
 const MAX_LABEL = 24; // characters
 
-const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
-
 // One hue, by luminance: colours at weights 0, 1/2 and 1.
 const SCALES = {
   light: [[255, 255, 255], [107, 174, 214], [8, 48, 107]],
@@ -15,7 +13,7 @@ const INKS = {
   light: { text: "#1a1a1a", faint: "#767676", paper: "#ffffff", mark: "#c2410c" },
   dark: { text: "#f0f0f0", faint: "#9a9a9a", paper: "#121820", mark: "#fb923c" },
 };
-const theme = () => (isDark() ? "dark" : "light");
+const theme = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 const ink = () => INKS[theme()];
 
 // The colour of a weight from 0 to 1, as [red, green, blue].

@@ -69,7 +69,6 @@ function headOf({ attention: a, head, query, key }) {
 const cellScore = {
   LEFT: 110, RIGHT: 90, STRIP: 22, BARS: 64,
   label: "the terms of the score, the scores of the row and their softmax; the table has the numbers",
-  table: (look) => scoreTable(look),
 
   // The head, its numbers, and the rows of the drawing: [label, values, height, how values
   // are drawn].
@@ -133,25 +132,25 @@ const cellScore = {
     const score = scaled || bias ? `${parts} = ${number(scores[key])}` : parts;
     return `score ${score}; softmax ${softmax[key].toFixed(4)}`;
   },
+
+  // The same in numbers.
+  table(look) {
+    const { attention: a, query, key } = look, { head, units, row } = this.cell(look);
+    const line = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
+    const bias = row.biases[key], weight = a.text(head, query, key);
+    const lines = [line("sum of the terms", number(units.sum))];
+    if (row.scale !== 1) lines.push(line("scale", `× ${number(row.scale)}`));
+    if (bias) lines.push(line(bias === -Infinity ? "mask" : "bias", bias === -Infinity ? "masked" : `+ ${number(bias)}`));
+    lines.push(line("score", number(row.scores[key])), line("softmax", row.softmax[key].toFixed(4)), line("weight", weight));
+    const order = Array.from(units.terms.keys()).sort((i, j) => Math.abs(units.terms[j]) - Math.abs(units.terms[i]));
+    const [first, second] = units.v ? [units.v, units.hidden] : [units.query, units.key];
+    for (const i of order.slice(0, MAX_TERMS)) {
+      lines.push(line(`unit ${i + 1}`, `${number(first[i])} × ${number(second[i])} = ${number(units.terms[i])}`));
+    }
+    const isPlain = Math.abs(parseFloat(weight.replace("≈ ", "")) - row.softmax[key]) < 0.01;
+    const caption = element("caption", { textContent: isPlain ? "The score and its largest terms" : "The score; its alignment is not a plain softmax" });
+    return element("table", {}, caption, element("tbody", {}, ...lines));
+  },
 };
 
 const number = (x) => (Number.isFinite(x) ? x.toFixed(3) : "masked");
-
-// The same in numbers.
-function scoreTable(look) {
-  const { attention: a, query, key } = look, { head, units, row } = cellScore.cell(look);
-  const line = (...cells) => element("tr", {}, ...cells.map((textContent) => element("td", { textContent })));
-  const bias = row.biases[key], weight = a.text(head, query, key);
-  const lines = [line("sum of the terms", number(units.sum))];
-  if (row.scale !== 1) lines.push(line("scale", `× ${number(row.scale)}`));
-  if (bias) lines.push(line(bias === -Infinity ? "mask" : "bias", bias === -Infinity ? "masked" : `+ ${number(bias)}`));
-  lines.push(line("score", number(row.scores[key])), line("softmax", row.softmax[key].toFixed(4)), line("weight", weight));
-  const order = Array.from(units.terms.keys()).sort((i, j) => Math.abs(units.terms[j]) - Math.abs(units.terms[i]));
-  const [first, second] = units.v ? [units.v, units.hidden] : [units.query, units.key];
-  for (const i of order.slice(0, MAX_TERMS)) {
-    lines.push(line(`unit ${i + 1}`, `${number(first[i])} × ${number(second[i])} = ${number(units.terms[i])}`));
-  }
-  const isPlain = Math.abs(parseFloat(weight.replace("≈ ", "")) - row.softmax[key]) < 0.01;
-  const caption = element("caption", { textContent: isPlain ? "The score and its largest terms" : "The score; its alignment is not a plain softmax" });
-  return element("table", {}, caption, element("tbody", {}, ...lines));
-}

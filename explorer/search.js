@@ -30,9 +30,6 @@ function nodesOf(tree) {
 const searchTree = {
   STEP: 84, ROW: 40, LEFT: 8, TOP: 30, isLine: true,
 
-  sentence: (look) => beamSentence(look),
-  table: (look) => beamTable(look),
-
   size({ tree }) {
     const nodes = nodesOf(tree), most = (name) => Math.max(...nodes.map((node) => node[name])) + 1;
     return [2 * this.LEFT + most("step") * this.STEP, this.TOP + most("row") * this.ROW + 24];
@@ -68,26 +65,26 @@ const searchTree = {
     const step = Math.floor((x - this.LEFT) / this.STEP) - 1;
     return step >= 0 && step < look.attention.rows ? [step, look.key] : null;
   },
+
+  // The first hypothesis of the chosen step as a sentence.
+  sentence({ tree, query }) {
+    const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
+    if (!nodes.length) return `step ${query + 1}: the search has ended`;
+    const best = nodes.find(({ isBest }) => isBest) ?? nodes[0];
+    return `step ${query + 1}, ${best.isBest ? "on the way to the answer" : "first"}: ${wordsOf(best)} (${best.score.toFixed(2)}), one of ${nodes.length}`;
+  },
+
+  // The hypotheses of a step in numbers.
+  table({ tree, query }) {
+    const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
+    const line = (node) => element("tr", {}, ...[node.score.toFixed(3), wordsOf(node)].map((textContent) => element("td", { textContent })));
+    const caption = element("caption", { textContent: `The beam at step ${query + 1}` });
+    return element("table", { className: "beam" }, caption, element("tbody", {}, ...nodes.map(line)));
+  },
 };
 VIEWS.search = searchTree;
 
 // The words of a hypothesis.
 function wordsOf(node) {
   return node.parent ? `${wordsOf(node.parent)} ${shorten(node.token)}`.trim() : "";
-}
-
-// The first hypothesis of the chosen step as a sentence.
-function beamSentence({ tree, query }) {
-  const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
-  if (!nodes.length) return `step ${query + 1}: the search has ended`;
-  const best = nodes.find(({ isBest }) => isBest) ?? nodes[0];
-  return `step ${query + 1}, ${best.isBest ? "on the way to the answer" : "first"}: ${wordsOf(best)} (${best.score.toFixed(2)}), one of ${nodes.length}`;
-}
-
-// The hypotheses of a step in numbers.
-function beamTable({ tree, query }) {
-  const nodes = nodesOf(tree).filter(({ step }) => step === query + 1);
-  const line = (node) => element("tr", {}, ...[node.score.toFixed(3), wordsOf(node)].map((textContent) => element("td", { textContent })));
-  const caption = element("caption", { textContent: `The beam at step ${query + 1}` });
-  return element("table", { className: "beam" }, caption, element("tbody", {}, ...nodes.map(line)));
 }
