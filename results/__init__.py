@@ -28,9 +28,6 @@ and, if available,
     parameters number of learned parameters
     tokens     target tokens in all training batches, without padding
 
-records/hypotheses/ has translations, one per line, in a folder for each test set with
-its `references.txt`.
-
 `benchmarks/harness.py` writes records/benchmarks.jsonl: times of the `systems` of each
 benchmark, and their ratios.
 """

@@ -1,17 +1,15 @@
 """Tables of the papers' claims: one per table of results, and one of all claims."""
 
-import functools
 import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from base.storage import markdown_table
 from results import markdown, significance
-from results.records import Record, read_translations
+from results.records import Record
 from results.schema import SEEDS, Claim, Measured, Table
 from results.significance import Verdict
 
@@ -83,8 +81,6 @@ def tested(measured: Measured) -> list[Tested]:
         if not set(names) <= set(records):
             continue
         values = {name: _values(table, records[name]) for name in names}
-        if any(len(x) == 1 for x in values.values()):  # all are compared by first seeds
-            values = {name: x[:1] for name, x in values.items()}
         tests = {
             rival: _compare(measured, claim, rival, records, values)
             for rival in claim.than
@@ -129,14 +125,9 @@ def _compare(
     records: Mapping[str, Sequence[Record]],
     values: Mapping[str, Sequence[float]],
 ) -> tuple[str, float]:
-    """The name of the test of a claim's winner against a rival, and its p-value.
-
-    The values of each run are single ones if the runs are compared by sentence.
-    """
+    """The name of the test of a claim's winner against a rival, and its p-value."""
     table, names = measured.table, (claim.better, rival)
     samples = [values[name] for name in names]
-    if len(samples[0]) == 1:
-        return "paired bootstrap", _bootstrap(measured.folder, *names)
     trained = {run.training for run in table.runs if run.name in names}
     if len(trained) == 1:  # both evaluate the same models
         name = "paired t"
@@ -316,12 +307,3 @@ def _values(table: Table, records: Sequence[Record]) -> list[float]:
         for name, value in record["metrics"].items()
         if (name.startswith("repeat_") if table.repeated else name == metric)
     ]
-
-
-@functools.cache
-def _bootstrap(folder: Path, a: str, b: str) -> float:
-    """The p-value of two runs' translations; nan if they are not kept for one set."""
-    first, second = (read_translations(name, folder) for name in (a, b))
-    if first is None or second is None or first[1] != second[1]:
-        return math.nan
-    return significance.paired_bootstrap(first[0], second[0], first[1])

@@ -21,7 +21,6 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base import storage
 from base.errors import UserError, parse_json
 from results import records, tables
 from results.arguments import Parser, run_main, whole
@@ -112,10 +111,6 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         record = make_record(run, seed, workdir)
         record |= work(workdir, compiles=_shows(run, "step_mb"))
         records.write(_records(run), record)
-        test_set = next(t.translations for t in TABLES.values() if run in t.runs)
-        if test_set and seed == run.seeds[0]:
-            path = workdir / "translations_test.tsv"
-            _keep_translations(run.name, path, test_set=test_set)
 
 
 def _records(run: Run) -> Path:
@@ -280,23 +275,6 @@ def _step_megabytes(task: Task) -> float:
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
     step = layout.jitted(task.objective.step, like).lower(like, batch, rng).compile()
     return round((checks.step_bytes(step) or 0) / 1e6, 1)
-
-
-def _keep_translations(name: str, path: Path, *, test_set: str) -> None:
-    """Copies the hypotheses of a run into `hypotheses/`, with their references.
-
-    Raises:
-        UserError: if its references are not those of the other runs.
-    """
-    _, references, hypotheses = zip(*storage.read_tsv(path)[1:], strict=True)
-    folder = records.FOLDER / records.HYPOTHESES / test_set
-    shared = folder / records.REFERENCES
-    text = "".join(f"{x}\n" for x in references)
-    if shared.exists() and shared.read_text("utf-8") != text:
-        raise UserError(f"{path} has other references than {shared}")
-    folder.mkdir(parents=True, exist_ok=True)
-    storage.write(shared, text)
-    storage.write(folder / f"{name}.txt", "".join(f"{x}\n" for x in hypotheses))
 
 
 def _device(environment: Mapping[str, Any]) -> str:

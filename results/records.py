@@ -22,8 +22,6 @@ FOLDER = ROOT / "results" / "records"
 BENCHMARKS = "benchmarks.jsonl"
 FLOORS = "floors.json"  # metrics of simple systems
 INITIAL_ENTROPY = "initial_entropy.json"  # of attention before training
-HYPOTHESES = "hypotheses"  # folder of translations, by test set and run
-REFERENCES = "references.txt"  # the references of a test set
 OURS = "this project"  # the system of our own records
 
 Record = dict[str, Any]
@@ -104,21 +102,6 @@ def read_json(name: str, folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 def write_json(name: str, content: Mapping[str, Any]) -> None:
     """Writes the content of `FLOORS` or `INITIAL_ENTROPY`."""
     storage.write(FOLDER / name, json.dumps(content, indent=2) + "\n")
-
-
-def read_translations(
-    name: str, folder: Path = FOLDER
-) -> tuple[list[str], list[str]] | None:
-    """Returns the translations of a run's first seed and their references, by line.
-
-    Returns None if the translations are not kept.
-    """
-    path = next((folder / HYPOTHESES).glob(f"*/{name}.txt"), None)
-    if path is None:
-        return None
-    texts = (x.read_text("utf-8") for x in (path, path.with_name(REFERENCES)))
-    hypotheses, references = (x.removesuffix("\n").split("\n") for x in texts)
-    return hypotheses, references
 
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:

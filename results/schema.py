@@ -4,7 +4,6 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import UserError
@@ -161,12 +160,8 @@ class Table:
             record are its fields `repeat_<number>`.
         cited: metrics that others report, by title of the row.
         seeds: number of seeds of each run that a claim compares, fixed before training;
-            fewer than `SEEDS` if those would take more than ten core-hours, or if
-            single runs are compared by sentence.
+            fewer than `SEEDS` if those would take more than ten core-hours.
         rate: how the learning rates of runs that claims compare were chosen.
-        translations: name of the test set whose translations by the first seed of each
-            run are kept in `hypotheses/`, for claims about runs with a single seed; ""
-            to keep none.
     """
 
     metrics: Mapping[str, str]
@@ -180,7 +175,6 @@ class Table:
     cited: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     seeds: int = SEEDS
     rate: str = ""
-    translations: str = ""
 
     @property
     def tested_metric(self) -> tuple[str, str]:
@@ -243,14 +237,12 @@ class Measured(NamedTuple):
         table: the table.
         rows: its recorded rows.
         floors: metrics of its floors by name.
-        folder: the folder of the records.
     """
 
     name: str
     table: Table
     rows: list[Row]
     floors: Mapping[str, Mapping[str, float]]
-    folder: Path
 
     def select(self, runs: Sequence[str]) -> list[Row]:
         """Returns the rows of the named runs; all rows if none is named.

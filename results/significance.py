@@ -6,8 +6,6 @@ A claim names the run that should win and its rivals. Two runs are compared by
     (`Run.trained`);
 *   the exact Mann-Whitney test, if the claim is `ranked`: some seeds learn the task and
     others do not, so that the values are far from normal;
-*   the paired bootstrap over the sentences of the test split (Koehn, 2004), for
-    translators with a single seed; it does not include the variation between seeds;
 *   Welch's t-test over seeds otherwise.
 
 All are two-sided. The p-value of a claim is
@@ -28,8 +26,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from results.schema import Claim
@@ -148,15 +144,6 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     """Two-sided p-value of the exact Mann-Whitney test; ties have their mean rank."""
     every = stats.PermutationMethod(n_resamples=math.inf)
     return float(stats.mannwhitneyu(a, b, method=every).pvalue)
-
-
-def paired_bootstrap(
-    a: Sequence[str], b: Sequence[str], references: Sequence[str]
-) -> float:
-    """p-value of a difference in BLEU by sacreBLEU's paired bootstrap."""
-    bleu = BLEU(references=[references])
-    test = PairedTest([("a", a), ("b", b)], {"BLEU": bleu}, None, test_type="bs")
-    return test()[1]["BLEU"][1].p_value
 
 
 def _decided(verdict: Verdict) -> Verdict:

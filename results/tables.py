@@ -39,9 +39,7 @@ def tables(
     benchmarks = records.read(folder / records.BENCHMARKS)
     entropies = records.read_json(records.INITIAL_ENTROPY, folder)
     measured = {
-        name: Measured(
-            name, table, recorded(table, all_records), floors.get(name, {}), folder
-        )
+        name: Measured(name, table, recorded(table, all_records), floors.get(name, {}))
         for name, table in TABLES.items()
     }
     shows: dict[str, pages.Show] = {}

@@ -94,7 +94,6 @@ TABLES = {
         columns=fields("""
         parameters: parameters | tokens: tokens | steps/s: steps_per_second
         """),
-        translations="short",
         runs=runs(_RUNS),
         claims=claims(_CLAIMS),
     ),

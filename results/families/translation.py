@@ -82,7 +82,6 @@ transformer_nmt_equal > transformer_nmt_sinusoidal_equal
 TABLES = {
     "translation": Table(
         metrics=METRICS,
-        translations="full",
         seeds=3,
         columns=fields("parameters: parameters | tokens: tokens"),
         curves=True,
@@ -91,7 +90,6 @@ TABLES = {
     ),
     "positions": Table(
         metrics=METRICS,
-        translations="full",
         rate="the default's, with relative positions, for every row",
         columns=fields("parameters: parameters | tokens: tokens"),
         runs=runs(_POSITIONS),
@@ -108,7 +106,6 @@ TABLES = {
     ),
     "sizes": Table(
         metrics=METRICS,
-        translations="full",
         columns=fields("parameters: parameters | tokens: tokens"),
         runs=runs(_SIZES),
     ),

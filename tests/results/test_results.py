@@ -23,7 +23,6 @@ from benchmarks.table import BENCHMARKS
 from configs import lstmn_language
 from figures import canvas, charts
 from results import (
-    claims,
     families,
     make,
     markdown,
@@ -501,28 +500,6 @@ def test_a_claim_is_tested_against_all_rivals(
     assert (float(cells[-2].removeprefix("< ")) < 0.05) == (verdict != "inconclusive")
 
 
-def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeypatch):
-    references = [f"a b c d {n}" for n in range(101)]
-    texts = {
-        "references": references,  # the test set is "s"
-        "a": references[:83] + ["x"] * 18,
-        "b": references[:53] + ["x"] * 48,
-        "c": references[:81] + ["x"] * 20,  # two sentences fewer than a
-    }
-    scores = {"a": [83.0], "b": [53.0], "c": [40.0]}
-    line = put_claim(tmp_path, monkeypatch, scores)
-    assert line.endswith("| A: 83.0 | B: 53.0 | – | inconclusive |")  # no translations
-    folder = tmp_path / "hypotheses" / "s"
-    folder.mkdir(parents=True)
-    for name, lines in texts.items():
-        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
-    claims._bootstrap.cache_clear()
-    p = claims._bootstrap(tmp_path, "a", "c")
-    assert claims._bootstrap(tmp_path, "a", "b") < 0.01 and p > 0.05
-    line = show(tmp_path, "t_claims").splitlines()[-1]
-    assert line.endswith(f"| {p:.2g} | inconclusive |")
-
-
 def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch):
     scores = {"a": (30.0, 30.5, 31.0), "b": (20.0, 21.0), "c": (19.0, 20.0)}
     put_claim(tmp_path, monkeypatch, scores, floor=14.1)
@@ -577,25 +554,6 @@ def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
     config.data.batch_size = 5
     configuration.record(config, tmp_path)
     assert make.work(tmp_path)["tokens"] == 3 * 5 * 7
-
-
-def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    path = storage.write_tsv(
-        tmp_path / "x.tsv", ("s", "r", "h"), [("a\tb", "A", ""), ("b", '"B"', '"b" b')]
-    )
-    make._keep_translations("x", path, test_set="s")
-    make._keep_translations("x", path, test_set="s")
-    assert records.read_translations("x", tmp_path) == (["", '"b" b'], ["A", '"B"'])
-    assert records.read_translations("y", tmp_path) is None
-    path = storage.write_tsv(path, ("s", "r", "h"), [("a", "A", "a"), ("b", "C", "b")])
-    message = r"x\.tsv has other references than .*references\.txt$"
-    with pytest.raises(UserError, match=message):
-        make._keep_translations("y", path, test_set="s")
-    assert records.read_translations("y", tmp_path) is None
-    make._keep_translations("y", path, test_set="t")
-    assert records.read_translations("y", tmp_path) == (["a", "b"], ["A", "C"])
-    assert math.isnan(claims._bootstrap(tmp_path, "x", "y"))  # other test sets
 
 
 @pytest.mark.parametrize(
