@@ -163,19 +163,16 @@ EDITS = {
 }
 
 
-def replace_by_file(folder):
-    """Puts an empty file in the place of a folder."""
-    shutil.rmtree(folder)
-    folder.touch()
-
-
 MANIFEST = "checkpoints/1/default/manifest.ocdbt"
 # Faults of copies of the run of ff_attention.
 DAMAGED_RUNS = {
     "truncated": lambda run: faults.damage("truncated", run / MANIFEST),
     "incomplete": lambda run: (run / MANIFEST).unlink(),
     "no_config": lambda run: (run / "config.json").unlink(),
-    "no_folder": lambda run: replace_by_file(run / "checkpoints"),
+    "no_folder": lambda run: (
+        shutil.rmtree(run / "checkpoints"),
+        (run / "checkpoints").touch(),
+    ),
     "no_file": lambda run: faults.damage("folder", run / "config.json"),
     "broken_config": lambda run: (run / "config.json").write_text('{"seed": '),
     "unsaved": lambda run: shutil.rmtree(run / "checkpoints"),

@@ -35,6 +35,7 @@ LUONG = COMMON | dict(
 )
 SUTSKEVER = COMMON | dict(
     layers=2,
+    maxout=0,
 )
 TRANSFORMER = dict(
     vocab_size=VOCAB,

@@ -40,17 +40,18 @@ def call(command, *arguments, stdin=b""):
     environ = {"JAX_NUM_CPU_DEVICES": os.environ.get("JAX_NUM_CPU_DEVICES", "1")}
     output = io.TextIOWrapper(io.BytesIO(), "utf-8")
     errors, status = io.StringIO(), 0
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(output))
-        stack.enter_context(contextlib.redirect_stderr(errors))
-        stack.enter_context(mock.patch("sys.stdin", source))
-        stack.enter_context(mock.patch.dict(os.environ, environ))
-        file = ROOT / command
-        if not command.endswith(".py"):
-            file = ROOT / command.replace(".", "/")
-            file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
-        path = str(file)
-        stack.enter_context(mock.patch("sys.argv", [path, *arguments]))
+    file = ROOT / command
+    if not command.endswith(".py"):
+        file = ROOT / command.replace(".", "/")
+        file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
+    path = str(file)
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+        mock.patch("sys.stdin", source),
+        mock.patch.dict(os.environ, environ),
+        mock.patch("sys.argv", [path, *arguments]),
+    ):
         try:
             if command.endswith(".py"):
                 runpy.run_path(path, run_name="__main__")

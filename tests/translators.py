@@ -183,18 +183,13 @@ def decode(model, variables, batch, hypotheses):
     return logits, tokens
 
 
-def full_passes(model, variables, batch, tokens):
-    """Logits [B, R, T, W] of target tokens [B, R, T], a pass per hypothesis."""
-    logits = [
+def check_steps_equal_the_full_pass(model, variables, batch, *, hypotheses):
+    logits, tokens = decode(model, variables, batch, hypotheses=hypotheses)
+    passes = [  # one for each hypothesis
         forward(model, variables, dict(batch, target=jnp.asarray(target)))
         for target in np.moveaxis(tokens, 1, 0)
     ]
-    return np.stack(logits, axis=1)
-
-
-def check_steps_equal_the_full_pass(model, variables, batch, *, hypotheses):
-    logits, tokens = decode(model, variables, batch, hypotheses=hypotheses)
-    expected = full_passes(model, variables, batch, tokens=tokens)
+    expected = np.stack(passes, axis=1)
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(logits, expected, atol=2e-5)  # another order of sums
 
@@ -294,7 +289,7 @@ def descend(loss, params, rate, updates):
     return train(params)
 
 
-def overfit(model, updates=150, rate=0.03):
+def overfit(model):
     """Trains on `inputs_of`; returns the loss per token before each update."""
     batch = inputs_of(model)
 
@@ -305,7 +300,7 @@ def overfit(model, updates=150, rate=0.03):
         losses = -jnp.sum(labels * jax.nn.log_softmax(logits), axis=-1)
         return jnp.sum(losses, where=mask) / mask.sum()
 
-    return descend(loss, variables_of(model)["params"], rate=rate, updates=updates)
+    return descend(loss, variables_of(model)["params"], rate=0.03, updates=150)
 
 
 def reached(gradient):

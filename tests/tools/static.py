@@ -166,20 +166,15 @@ def imports(tree, path):
                 yield node.lineno, ".".join((*module, alias.name))
 
 
-def folder_of(path):
-    """The name in `LAYERS` of the folder of a file."""
-    if len(path.parts) > 1:
-        return path.parts[0]
-    return "entry points" if path.stem in ENTRY_POINTS else path.stem
-
-
 def within(name, allowed):
     return any(f"{name}.".startswith(f"{entry}.") for entry in allowed)
 
 
 def check_imports(tree, path):
     """Imports that do not point downwards, and of libraries of other folders."""
-    folder = folder_of(path)
+    folder = path.parts[0]  # in `LAYERS`
+    if folder.removesuffix(".py") in ENTRY_POINTS:
+        folder = "entry points"
     for line, name in imports(tree, path):
         root = name.partition(".")[0]
         if re.search(r"^(tests\.(\w+\.)*)?test_\w+(\.|$)", name):
