@@ -173,8 +173,8 @@ def _check_importable(name: str, value: type) -> None:
         )
 
 
-def execute(path: Path, flag: str) -> ModuleType:
-    """Returns the module of a Python file that a flag names.
+def execute(path: Path, flag: str, variant: str = "") -> ModuleType:
+    """Returns the module of a Python file that a flag names, before any `:variant`.
 
     Raises:
         UserError: for a missing or faulty file.
@@ -182,7 +182,8 @@ def execute(path: Path, flag: str) -> ModuleType:
     if not storage.is_file(path, f"{flag}={path}"):
         if path.is_dir():
             raise UserError(f"{flag}={path} is a folder: must be a {flag[2:]} file")
-        near = _similar_configs(path)
+        end = f":{variant}" if variant else ""
+        near = [f"{each}{end}" for each in _similar_configs(path)]
         raise UserError(f"{flag}={path} is not a file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
     if spec is None or spec.loader is None:
@@ -205,7 +206,7 @@ def faults(path: Path) -> Iterator[None]:
 
 
 def _load(path: Path, variant: str) -> ConfigDict:
-    module = execute(path, "--config")
+    module = execute(path, "--config", variant)
     if not hasattr(module, "get_config"):
         raise UserError(f"{path} has no get_config(variant)")
     variants = getattr(module, "VARIANTS", ())

@@ -97,6 +97,10 @@ def test_a_wrong_override_is_reported_in_one_line(override, message):
     [
         (None, "--config is missing"),
         (TOY.replace("toy", "toi"), "toi.py is not a file; did you mean .*/toy.py?"),
+        (
+            f"{TOY.replace('toy', 'toi')}:x",
+            r"toi.py is not a file; did you mean .*/toy.py:x\?",
+        ),
         (f"{TOY}:huge", "the variant is smoke or none, got huge"),
         (__file__, "has no get_config"),
         (str(Path(TOY).parent), "tests is a folder: must be a config file"),
