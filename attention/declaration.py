@@ -124,7 +124,7 @@ def score_function(
     """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        same_width: see `ScoreFunction`, as for the next four.
+        same_width: see `ScoreFunction`; so are the next four.
         project: by default the identity.
         project_query: by default the identity.
         compare: by default the score itself.

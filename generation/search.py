@@ -381,9 +381,8 @@ def sequence_batches(
     """Yields batches of token sequences in few shapes, shortest sequences first.
 
     The width of a batch is a power of two, so that few programs are compiled; id 0 is
-    padding. An output
-    has at most `extra` tokens more than its source, EOS included; filler rows end after
-    one token.
+    padding. An output has at most `extra` tokens more than its source, EOS included;
+    filler rows end after one token.
 
     Args:
         sequences: ids of each input, EOS included if the model expects it.

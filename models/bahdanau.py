@@ -132,7 +132,7 @@ class Bahdanau(AttentiveDecoder):
         s = previous[..., : self.hidden]  # s_{i-1}
         # alpha_i = softmax(e_i), e_ij = a(s_{i-1}, h_j)
         alpha = self.cross_attention.weigh(
-            source, s, carry.time, carry.attention, x.rng
+            source, s, time=carry.time, previous=carry.attention, rng=x.rng
         )
         gates_c = alpha.weights @ c_h  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + gates_c, previous, u)

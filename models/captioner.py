@@ -225,7 +225,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         h = previous[..., : self.hidden]  # h_{t-1}
         # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
         alpha = self.cross_attention.weigh(
-            source, h, carry.time, carry.attention, x.rng
+            source, h, time=carry.time, previous=carry.attention, rng=x.rng
         )
         z = alpha.weights @ annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:

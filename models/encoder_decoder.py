@@ -41,7 +41,7 @@ class DecoderCarry(NamedTuple):
 
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, carry_width D] per layer
-    feed: jax.Array | None = None  # [B, R, D or E], input feeding, first 0
+    feed: jax.Array | None = None  # [B, R, D or E], input feeding; at first 0
     attention: jax.Array | None = None  # [B, R, S], if the score has a use for it
 
     def take(self, parents: jax.Array) -> "DecoderCarry":
@@ -294,7 +294,7 @@ class AttentiveDecoder(EncoderDecoder):
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
 
-    input_feeding: ClassVar[bool] = False  # whether a step gets a read of the last one
+    input_feeding: ClassVar[bool] = False  # whether a step reads the output of the last
 
     @property
     def needs_reinforce(self) -> bool:

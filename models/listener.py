@@ -240,7 +240,7 @@ class ListenAttendSpell(AttentiveDecoder):
         )
         # alpha_i = softmax(e_i), e_iu = <phi(s_i), psi(h_u)>
         alpha = self.cross_attention.weigh(
-            source, s, carry.time, carry.attention, x.rng
+            source, s, time=carry.time, previous=carry.attention, rng=x.rng
         )
         c = alpha.weights @ annotations  # c_i = sum_u alpha_iu h_u
         return carry.after(states, alpha, c), Step(s, alpha, c)

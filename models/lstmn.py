@@ -241,7 +241,7 @@ class LSTMNLayer(nn.Module):
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         valid = jnp.concatenate([state.valid, mask], 1)
         w, shared, inputs = self._prepare(x, source)
-        (_, w_tape, w_fusion), (v, other) = w, shared
+        (_, w_tape, w_fusion), (v, other), (_, query, x_fusion) = w, shared, inputs
         gamma = None if source is None else jnp.zeros_like(state.summary)
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
@@ -262,11 +262,11 @@ class LSTMNLayer(nn.Module):
         on_tape = mask[:, None] & (distance > 0) & (distance <= slots)
         # The tape of a later part of a text also has the tokens before it.
         tape = Tape(key, hidden, on_tape) if empty else None
-        self._record("intra", token_weights(weights), tape, inputs[1], w_tape, v)
+        self._record("intra", token_weights(weights), tape, query, w_tape, v)
         if source is not None:
-            tape = Tape(other[0], source.key, source.valid[:, None])
-            query, u = inputs[2][0], other[-1]
-            self._record("cross", source_weights, tape, query, w_fusion[0], u)
+            (source_key, *_, u), (query, _), (w_source, _) = other, x_fusion, w_fusion
+            tape = Tape(source_key, source.key, source.valid[:, None])
+            self._record("cross", source_weights, tape, query, w_source, u)
         values = jnp.concatenate([state.value, value], 1)
         state = LSTMNState(values[:, -slots:], valid[:, -slots:], summary)
         return Tape(hidden, value, mask), state

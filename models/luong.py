@@ -148,7 +148,9 @@ class Luong(AttentiveDecoder):
             stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         # a_t(s) = align(score(h_t, h_s))
-        a = self.cross_attention.weigh(source, h, carry.time, carry.attention, x.rng)
+        a = self.cross_attention.weigh(
+            source, h, time=carry.time, previous=carry.attention, rng=x.rng
+        )
         # h~_t = tanh(W_c [c_t; h_t])
         attentional = nn.tanh(a.weights @ values + h @ combine)
         feed = attentional if self.input_feeding else None

@@ -112,6 +112,7 @@ class SourceAttention(nn.Module):
         self,
         source: AttendedSource,
         query: jax.Array,
+        *,
         time: jax.Array,
         previous: jax.Array | None = None,
         rng: jax.Array | None = None,

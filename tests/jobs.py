@@ -91,9 +91,12 @@ def run(*command, processes, devices, logs):
 
 def in_threads(function):
     """Calls function(number) in three threads; returns results and exceptions."""
-    with futures.ThreadPoolExecutor(3) as pool:
-        calls = [pool.submit(function, number) for number in range(3)]
+    pool = futures.ThreadPoolExecutor(3)
+    calls = [pool.submit(function, number) for number in range(3)]
+    try:
         return [call.exception(60) or call.result() for call in calls]
+    finally:
+        pool.shutdown(wait=False)  # a thread that hangs fails the test
 
 
 def wait_for(condition, started=(), timeout=10):

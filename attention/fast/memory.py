@@ -1,9 +1,9 @@
 """Memory access of the Neural Turing Machine, equal to `attention.memory` but faster.
 
 The memory is transposed, [..., M, N]: operations on all slots then run along the
-longer, contiguous axis. The derivatives of
-`address` and `write` are written out: a scan stores only the memory, the weights and
-the head parameters, and its backward pass recomputes the rest.
+longer, contiguous axis. The derivatives of `address` and `write` are written out: a
+scan stores only the memory, the weights and the head parameters, and its backward pass
+recomputes the rest.
 
 A training step takes 2.6 times as long with the plain form for ntm_copy, 2.1 for
 ntm_sort, on two threads of a CPU.

@@ -118,7 +118,7 @@ def word_boxes(example: Captioned, words: Sequence[str]) -> list[np.ndarray | No
 def pointing_share(maps: np.ndarray, box: np.ndarray) -> float:
     """Share of maps [T, I, J] whose position of maximum weight has its centre in a box.
 
-    The box: [4] top, left, bottom and right edge, as shares of the image's sides.
+    `box` [4]: top, left, bottom and right edge, as shares of the image's sides.
     """
     _, rows, columns = maps.shape
     y, x = np.divmod(maps.reshape(len(maps), -1).argmax(-1), columns)

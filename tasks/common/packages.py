@@ -90,7 +90,7 @@ def fetch_deb(name: str, *, alternative: str = _TEXTS) -> Path:
 
 
 def deb_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Yields names and contents of a Debian package's files, by a regex in the name.
+    """Yields name and content of a Debian package's files whose names match a regex.
 
     Raises:
         UserError: if it cannot be read.

@@ -157,7 +157,7 @@ class Vocabulary:
 
 
 class Words:
-    """Vocabulary of given words, in their order after the special ids.
+    """Vocabulary of `words`, in their order after the special ids.
 
     The `dependent` words are those that have a controller.
     """

@@ -439,7 +439,7 @@ def _steps(answers: Sequence[Any], name: str) -> np.ndarray:
 def probe(features: jax.Array, target: jax.Array) -> float:
     """Fits ridge regression on the first half of the episodes; R^2 on the others.
 
-    From features [B, T, D] to the target [B, T, any].
+    `features` [B, T, D] predict `target` [B, T, any].
     """
     x, y = (np.asarray(z, np.float64) for z in (features, target))
     half = len(x) // 2

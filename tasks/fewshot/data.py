@@ -143,7 +143,7 @@ def _split(scripts: Scripts, rotations: bool) -> dict[str, Characters]:
 
 
 def distinct(images: np.ndarray) -> np.ndarray:
-    """Tells [n] which images [n, I, I] look like no earlier one that is kept."""
+    """Returns bool [n]: whether an image [n, I, I] differs from all kept before it."""
     count = len(images)
     coarse = images.reshape(count, SIDE // 2, 2, SIDE // 2, 2).mean((2, 4))
     x = coarse.reshape(count, -1).astype(np.float32)

@@ -321,7 +321,7 @@ class Recognition(Task):
 def rewards_to_go(correct: jax.Array) -> jax.Array:
     """Number of correct answers from each answer on, up to the first mistake of all.
 
-    From 1 for correct and 0, [B, K], to numbers [B, K].
+    `correct` [B, K] is 1 or 0; returns [B, K].
     """
     so_far = jnp.cumprod(correct, axis=1)
     return jnp.cumsum(so_far[:, ::-1], axis=1)[:, ::-1]

@@ -97,9 +97,9 @@ def voices(cepstra: list[np.ndarray], digits: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def spoken(test_voice: int = 0) -> Bank:
-    """Returns the spoken digits; one of four voices is for testing.
+    """Returns the spoken digits by split.
 
-    The next one is for validation.
+    Voice `test_voice`, from 0 to 3, is for testing, the next one for validation.
 
     Raises:
         UserError: if the package cannot be downloaded.

@@ -49,8 +49,8 @@ def error_rates(hypotheses: Sequence[str], references: Sequence[str]) -> dict:
 def monotony(weights: Sequence[np.ndarray]) -> float:
     """Percentage of characters whose maximum weight is not before the previous one's.
 
-    Of all characters except the first of each text, which has weights [Q, K]; 100 if
-    there are none.
+    The first character of each text, whose `weights` are [Q, K], does not count; 100 if
+    there are no others.
     """
     moves = np.concatenate([np.diff(x.argmax(-1)) for x in weights])
     return 100 * float((moves >= 0).mean()) if len(moves) else 100.0
