@@ -566,6 +566,15 @@ def test_a_pointer_on_a_map_of_512_tokens_is_followed_within_60_milliseconds(ope
     assert page.inner_text("#live").startswith("query 512, token 511, ")
 
 
+def test_the_clock_counts_the_work_of_a_page_and_no_waiting(opened):
+    page = opened(content([two_cells()]))
+    loaded = page.cpu_seconds()
+    page.wait_for_timeout(500)
+    waited = page.cpu_seconds() - loaded
+    page.evaluate("() => { for (let x = 0, i = 0; i < 1e9; i++) x = (x + i) | 0; }")
+    assert waited < 0.1 < page.cpu_seconds() - loaded - waited
+
+
 def test_a_map_of_2048_tokens_is_drawn(opened):
     labels = tokens(2048)
     weights = np.eye(2048)[None]
