@@ -144,8 +144,8 @@ class Layer(nn.Module):
         first, *others, last = self.residuals
         y = self.self_attention(first.pre(x), mask)
         x = first.post(x, y, train=train)
-        for second in others:
-            time = jnp.arange(x.shape[1])
+        if self.cross_attention is not None:
+            (second,), time = others, jnp.arange(x.shape[1])
             y, _ = self.cross_attention.read(second.pre(x), source, source_mask, time)
             x = second.post(x, y, train=train)
         y = self.feed_forward(last.pre(x))
@@ -158,11 +158,12 @@ class Layer(nn.Module):
         time: jax.Array,
         path: jax.Array,
         source: ProjectedMemory,
-        mask: jax.Array,
+        source_mask: jax.Array,
     ) -> tuple[jax.Array, jax.Array, Cache]:
         """Computes one decoding step [B, R, C] of R hypotheses per source.
 
-        For `source` and `mask` see `__call__`, for the others `SelfAttention.step`.
+        For `source` and `source_mask` see `__call__`; the other arguments are those of
+        `SelfAttention.step`.
 
         Returns:
             Output [B, R, C], cross-attention weights [B, H, R, S], and the cache
@@ -173,7 +174,7 @@ class Layer(nn.Module):
             first.pre(x), cache=cache, time=time, path=path
         )
         x = first.post(x, y, train=False)
-        y, weights = self.cross_attention.read(second.pre(x), source, mask, time)
+        y, weights = self.cross_attention.read(second.pre(x), source, source_mask, time)
         x = second.post(x, y, train=False)
         y = self.feed_forward(third.pre(x))
         return third.post(x, y, train=False), weights, cache
@@ -385,7 +386,12 @@ class Transformer(nn.Module):
             self.decoder, carry.caches, memory.layers, strict=True
         ):
             x, weights, cache = layer.step(
-                x, cache, time=carry.time, path=path, source=source, mask=mask
+                x,
+                cache,
+                time=carry.time,
+                path=path,
+                source=source,
+                source_mask=mask,
             )
             caches.append(cache)
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
