@@ -19,7 +19,7 @@ from training.display import Silent, duration, open_display
 from training.state import SKIPPED, Metrics
 
 _COMPILATION = "/jax/core/compile/"  # tracing, lowering and compilation
-_FIRST_ESTIMATE = 5.0  # seconds of steps before the time left is shown
+_WARM_UP = 5.0  # seconds of steps; as many follow before the time left is shown
 _IN_FLIGHT = 16  # maximum number of dispatched steps with pending metrics
 
 
@@ -77,6 +77,7 @@ class Log:
         self._last_step, self._last_time = start, self._start_time
         self._waited = 0.0  # seconds without a batch since the last row
         self._step_seconds = 0.0  # of the steps up to the last row, without pauses
+        self._warm = start, 0.0  # step and seconds of steps at the end of the warm-up
         self._estimated = False  # whether the time left has been shown
         self._every = every
         self._pauses: dict[str, float] = {}  # seconds of the last pause of each name
@@ -94,9 +95,13 @@ class Log:
         self._display.move(step)
         if len(self._pending) > _IN_FLIGHT:
             self._collect(self._pending.popleft())
-        if self._clock() - self._last_time >= _FIRST_ESTIMATE and not self._estimated:
+        warming = self._warm[0] == self._start
+        if (warming or not self._estimated) and self._since(self._warm[1]) >= _WARM_UP:
             self.wait()
-            self._report(step, {})
+            if warming:
+                self._warm = step, self._since(0.0)
+            else:
+                self._report(step, {})
 
     def wait(self) -> None:
         """Waits for all steps so far.
@@ -191,18 +196,23 @@ class Log:
     def _left(self, step: int) -> str:
         """Estimates the time from a step to the end of training.
 
-        The rate of the steps so far, plus the last duration of each pause for each of
-        its remaining occurrences. Compilation is left out. ">" marks an estimate
-        without a pause that has not occurred yet.
+        The rate of the steps after the warm-up, in which the first batch of a shape
+        takes longer, plus the last duration of each pause for each of its remaining
+        occurrences. Compilation is left out. ">" marks an estimate without a pause that
+        has not occurred yet.
         """
-        steps = max(step - self._start, 1)
-        seconds = self._step_seconds + self._clock() - self._last_time
-        left, complete = seconds / steps * (self._total - step), True
+        begin, warm_up = self._warm if step > self._warm[0] else (self._start, 0.0)
+        rate = self._since(warm_up) / max(step - begin, 1)
+        left, complete = rate * (self._total - step), True
         for name, every in self._every.items():
             count = -(-self._total // every) - (step - 1) // every  # `step` included
             left += count * self._pauses.get(name, 0.0)
             complete = complete and (name in self._pauses or not count)
         return f"{'' if complete else '> '}{duration(left)} left"
+
+    def _since(self, seconds: float) -> float:
+        """Returns the seconds of steps, without pauses, after the given ones."""
+        return self._step_seconds + self._clock() - self._last_time - seconds
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""

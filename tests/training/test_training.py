@@ -384,19 +384,19 @@ def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsy
         assert words in output and "a line [of mine]" in output
 
 
-def test_the_time_left_is_shown_after_five_seconds_of_steps(tmp_path, capsys):
+def test_the_first_five_seconds_of_steps_are_not_in_the_estimate(tmp_path, capsys):
     clock = Clock()
     log = Log(tmp_path, start=10, total=110, clock=clock)
     with log.paused("compiling"):
         clock.now += 60
     for step in range(11, 21):
-        clock.now += 2  # for the step before
+        clock.now += 9 if step == 11 else 2  # of the step before
         log.add(step, {"loss": (jnp.array(1.0), jnp.array(1.0))})
     log.train_row(20)
     log.close()
     estimate, row = capsys.readouterr().err.splitlines()[1:]
-    assert estimate == "step 13/110 (12%)  1:06 elapsed  3:14 left"
-    assert "loss 1.0000" in row and row.endswith("1:20 elapsed  3:00 left")
+    assert estimate == "step 14/110 (13%)  1:15 elapsed  3:12 left"
+    assert "loss 1.0000" in row and row.endswith("1:27 elapsed  3:00 left")
 
 
 def test_the_estimate_leaves_out_compilation_and_counts_pauses(tmp_path, capsys):
