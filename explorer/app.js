@@ -233,11 +233,13 @@ class App {
       figure.append(element("p", { textContent: "This model has no attention." }));
       return figure;
     }
-    if (look.attention.note) figure.append(element("p", { className: "note", textContent: look.attention.note }));
-    const marked = this.view === "map" && look.attention.isSingle(look.head) && marksNote(look.attention);
-    if (marked) figure.append(element("p", { className: "note", textContent: marked }));
     const drawn = this.#drawn(figure, look, VIEWS[this.view], run.name);
     if (!look.attention.isPath) drawn.after(element("div", { className: "row" }));
+    const marked = this.view === "map" && look.attention.isSingle(look.head) && marksNote(look.attention);
+    // Below the drawing, so that the drawings of two runs stand at one height.
+    for (const textContent of [look.attention.note, marked].filter(Boolean)) {
+      figure.append(element("p", { className: "note", textContent }));
+    }
     if (this.view === "image" && !look.attention.queryPlaces) figure.append(this.#steps(look));
     if (workingsOf(look.attention) && !["heads", "search"].includes(this.view)) {
       const scores = element("canvas", { className: "scores" });
