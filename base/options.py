@@ -2,11 +2,10 @@
 
 Example:
     class SearchOptions(Options):
-        beam: int | None = option(None, "Beam size; 1 is greedy decoding.", SIZE)
+        beam: Annotated[int | None, SIZE] = None  # beam size; 1 is greedy decoding
 """
 
 import contextlib
-import dataclasses
 import difflib
 import types
 import typing
@@ -16,7 +15,6 @@ from typing import Any
 from base import ranges
 from base.errors import FieldError, UserError, parse_number
 from base.fields import Fields
-from base.ranges import Accepted
 
 KINDS: dict[type, str] = {
     int: "a whole number",
@@ -35,26 +33,14 @@ class Options(Fields):
     """
 
     def __post_init__(self):
+        owner: type = type(self)
         given = {n: x for n, x in vars(self).items() if x is not None}
-        ranges.check(_ranges(type(self)), given)
+        ranges.check(ranges.declared(owner), given)
 
     @property
     def ranked(self) -> bool:
         """True if predict.py prints all predictions of a line with their scores."""
         return False
-
-
-def option(default: Any, text: str, accepted: Accepted | None = None) -> Any:
-    """Returns a dataclass field.
-
-    Args:
-        default: value of the option if it is not given.
-        text: help text.
-        accepted: range of a number; None for a text or a bool.
-    """
-    return dataclasses.field(
-        default=default, metadata={"help": text, "range": accepted}
-    )
 
 
 def parse(
@@ -87,14 +73,14 @@ def parse(
         text = "true" if text is None else text
         if name not in kinds:
             near = difflib.get_close_matches(name, [*kinds, *flags], n=1)
-            hint = f"did you mean --{near[0]}?" if near else _listed(options, owner)
+            hint = f"did you mean --{near[0]}?" if near else _listed(kinds, owner)
             raise UserError(f"--{name} is unknown: {hint}")
         kind = next(k for k in _alternatives(kinds[name]) if k is not type(None))
         try:
             values[name] = _option(text, kind)
         except (ValueError, KeyError):
             raise FieldError(f"--{name}", text, KINDS[kind]) from None
-    ranges.check(_ranges(options), values, "--")
+    ranges.check(ranges.declared(options), values, "--")
     return options(**values)
 
 
@@ -115,29 +101,10 @@ def as_flags(options: Any) -> Iterator[None]:
         raise FieldError(f"--{error.name}", error.value, error.accepted) from error
 
 
-def _ranges(options: type) -> dict[str, Accepted]:
-    fields = dataclasses.fields(options)
-    return {x.name: x.metadata["range"] for x in fields if x.metadata.get("range")}
-
-
-def describe(options: type) -> str:
-    """Returns the help text of a dataclass of options."""
-    lines = []
-    for field in dataclasses.fields(options):
-        text = field.metadata.get("help", "")
-        accepted = field.metadata.get("range")
-        notes = [accepted.accepted] if accepted else []
-        notes += [] if field.default is None else [f"default: {field.default}"]
-        lines.append(
-            f"  --{field.name}: {text}" + f" ({'; '.join(notes)})" * bool(notes)
-        )
-    return "\n".join(lines) or "  none"
-
-
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
 
 
-def _listed(options: type, owner: str) -> str:
-    names = ", ".join(f"--{field.name}" for field in dataclasses.fields(options))
+def _listed(kinds: Mapping[str, Any], owner: str) -> str:
+    names = ", ".join(f"--{name}" for name in kinds)
     return f"the task {owner} has {f'the options {names}' if names else 'no options'}"

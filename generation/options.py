@@ -1,30 +1,23 @@
 """Command-line options of generation; None selects the value of `config.evaluation`."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated
 
-from base.options import Options, option
-from base.ranges import SEED, declared
-from generation.search import Search
-
-_RANGES = declared(Search)
-
-
-def _searched(name: str, default: Any, text: str) -> Any:
-    """An option that replaces the field of this name of a `Search`."""
-    return option(default, text, _RANGES[name])
+from base.options import Options
+from base.ranges import COUNT, SEED, declared
+from generation.search import ALPHA, BEAM, TEMPERATURE, TOP_P, Search
 
 
 class SeedOptions(Options):
     """Flags of predict.py for tasks that only sample."""
 
-    seed: int = option(0, "Random seed of the noise.", SEED)
+    seed: Annotated[int, SEED] = 0  # random seed of the noise
 
 
 class BeamOptions(Options):
     """Flags of eval.py for tasks with beam search."""
 
-    beam: int | None = _searched("beam", None, "Beam size; 1 is greedy decoding.")
+    beam: Annotated[int | None, BEAM] = None  # beam size; 1 is greedy decoding
 
     def search(self, default: Search) -> Search:
         """Returns a search with these options, checked.
@@ -36,20 +29,16 @@ class BeamOptions(Options):
             UserError: for a flag out of range.
         """
         given = dataclasses.asdict(self)
-        return default.override(
-            **{name: given[name] for name in _RANGES & given.keys()}
-        )
+        fields = declared(Search) & given.keys()
+        return default.override(**{name: given[name] for name in fields})
 
 
 class NBestOptions(BeamOptions):
     """Flags of predict.py for tasks with beam search."""
 
-    n_best: int = _searched(
-        "n_best",
-        1,
-        "Number of predictions per line; above 1 each is printed as line number, score "
-        "and text.",
-    )
+    # Number of predictions per line; above 1, each is printed as line number, score and
+    # text.
+    n_best: Annotated[int, BEAM] = 1
 
     @property
     def ranked(self) -> bool:
@@ -60,33 +49,24 @@ class NBestOptions(BeamOptions):
 class TranslationOptions(BeamOptions):
     """Flags of eval.py for beam search with a length penalty."""
 
-    alpha: float | None = _searched(
-        "alpha", None, "Exponent of the length penalty; 0 for none."
-    )
+    # Exponent of the length penalty; 0 for none.
+    alpha: Annotated[float | None, ALPHA] = None
 
 
 class DrawOptions(Options):
     """Flags of predict.py for the distribution that tokens are sampled from."""
 
-    temperature: float = _searched(
-        "temperature",
-        0.0,
-        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
-    )
-    top_k: int = _searched(
-        "top_k", 0, "Sample only from the k most probable tokens; 0 for all."
-    )
-    top_p: float = _searched(
-        "top_p",
-        1.0,
-        "Sample only from the most probable tokens with this total probability.",
-    )
-    seed: int = option(
-        0,
-        "Random seed; the sample of a line depends on it and on the line alone.",
-        SEED,
-    )
+    temperature: Annotated[float, TEMPERATURE] = 0.0  # sampling temperature
+    # Sample only from the k most probable tokens; 0 for all.
+    top_k: Annotated[int, COUNT] = 0
+    # Sample only from the most probable tokens with this total probability.
+    top_p: Annotated[float, TOP_P] = 1.0
+    # Random seed; the sample of a line depends on it and on the line alone.
+    seed: Annotated[int, SEED] = 0
 
 
 class SamplingOptions(DrawOptions, NBestOptions, TranslationOptions):
     """Flags of predict.py for beam search or sampling."""
+
+    # 0 for beam search, 1 for the model's distribution.
+    temperature: Annotated[float, TEMPERATURE] = 0.0

@@ -34,6 +34,7 @@ from generation.types import Carry, Decoded, Step
 
 BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
 ALPHA, OFFSET = Range(0, 10), Range(0, 1000)
+TEMPERATURE, TOP_P = Range(0, 1000), Range(0, 1, open_min=True)
 _MIN_WIDTH = 16  # of a batch of sequences
 
 
@@ -55,9 +56,9 @@ class Search:
     alpha: Annotated[float, ALPHA] = 0.0
     offset: Annotated[float, OFFSET] = 5.0
     n_best: Annotated[int, BEAM] = 1
-    temperature: Annotated[float, Range(0, 1000)] = 0.0
+    temperature: Annotated[float, TEMPERATURE] = 0.0
     top_k: Annotated[int, COUNT] = 0
-    top_p: Annotated[float, Range(0, 1, open_min=True)] = 1.0
+    top_p: Annotated[float, TOP_P] = 1.0
 
     @classmethod
     def configured(cls, evaluation: Mapping[str, Any]) -> Self:

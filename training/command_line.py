@@ -155,11 +155,10 @@ def help_text(argv: Sequence[str], options: str | None) -> str:
     if options:
         text = "  add --workdir=RUN to list them"
         if workdir := _value_of("--workdir", argv):
-            from base.options import describe
-            from training import configuration
+            from training import configuration, reference
 
             task = configuration.load(Path(workdir)).task
-            text = describe(getattr(task, options))
+            text = reference.options_text(getattr(task, options))
         parts.append(f"options of the task:\n{text}")
     if "config" in flags.FLAGS:
         text = "  add --config=FILE to list its variants and fields"

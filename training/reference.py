@@ -91,6 +91,19 @@ def help_text(flag: str) -> str:
     return "\n".join(lines)
 
 
+def options_text(options: type) -> str:
+    """Returns the help text of the options of a task."""
+    accepted, texts = ranges.declared(options), meanings(options)
+    lines = []
+    for field in dataclasses.fields(options):
+        notes = [accepted[field.name].accepted] if field.name in accepted else []
+        notes += [] if field.default is None else [f"default: {field.default}"]
+        text = _sentence(texts.get(field.name, ""))
+        text += f" ({'; '.join(notes)})" * bool(notes)
+        lines.append(f"  --{field.name}: {text}")
+    return "\n".join(lines) or "  none"
+
+
 def page(path: Path) -> str:
     """Returns the reference of a config file as a page in Markdown."""
     module = configuration.execute(path, "--config")

@@ -5,20 +5,19 @@ Axes: B batch; T tokens; W vocabulary.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from base.options import option
-from base.ranges import Range, declared
+from base.ranges import Range
 from base.records import DETAILS, AttentionRecord, records_of
 from figures.attention import AttentionMap, attention_map
 from generation.options import DrawOptions
 from generation.sampling import line_seed, sample
-from generation.search import Search
+from generation.search import TEMPERATURE
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from training.task import Prediction
 
@@ -28,12 +27,9 @@ _LENGTH = Range(1, 1000, whole=True)
 class LanguageOptions(DrawOptions):
     """Flags of predict.py for language models."""
 
-    length: int = option(50, "Maximum number of tokens after the line.", _LENGTH)
-    temperature: float = option(
-        1.0,
-        "Sampling temperature; 0 takes the most probable token.",
-        declared(Search)["temperature"],
-    )
+    length: Annotated[int, _LENGTH] = 50  # maximum number of tokens after the line
+    # 0 takes the most probable token.
+    temperature: Annotated[float, TEMPERATURE] = 1.0
 
 
 class Prompt(NamedTuple):

@@ -27,7 +27,6 @@ from ml_collections import ConfigDict
 
 from base.errors import FieldError, UserError, bounds
 from base.fields import Fields, ordered
-from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
 from figures.attention import Places, attention_map
 from generation.constraints import triangles, visit_once
@@ -111,11 +110,9 @@ class PointingConfig(ModelConfig):
 class PointingOptions(NBestOptions):
     """Flags of predict.py for pointer tasks."""
 
-    constrain: bool = option(
-        True,
-        "Whether only valid answers are given: permutations of the inputs, hulls "
-        "without a repeated point, distinct triangles.",
-    )
+    # Whether only valid answers are given: permutations of the inputs, hulls without a
+    # repeated point, distinct triangles.
+    constrain: bool = True
 
 
 class Instances(Stacked):

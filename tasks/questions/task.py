@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 
 from base.errors import FieldError
 from base.fields import Fields, Files, unread
-from base.options import Options, option
+from base.options import Options
 from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, WEIGHT, Range
 from figures import charts
 from figures.attention import AttentionMap, attention_map
@@ -58,12 +58,10 @@ _FACT, _EMPTY = "• ", "(empty slots)"
 class QuestionOptions(Options):
     """Flags of predict.py for question answering."""
 
-    task: int | None = option(
-        None, "Task whose model answers; the first by default.", _TASK
-    )
-    repeat: int = option(
-        1, "Which of the config.data.repeats models answers.", _REPEATS
-    )
+    # Task whose model answers; the first by default.
+    task: Annotated[int | None, _TASK] = None
+    # Which of the config.data.repeats models answers.
+    repeat: Annotated[int, _REPEATS] = 1
 
 
 class TaskQuestions(NamedTuple):

@@ -9,7 +9,7 @@ Axes: B texts; T characters.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,6 @@ from ml_collections import ConfigDict
 
 from base import spread
 from base.errors import FieldError, UserError
-from base.options import option
 from base.ranges import WEIGHT
 from generation.options import SamplingOptions
 from generation.search import Hypothesis, padded_width
@@ -154,12 +153,10 @@ def configured(evaluation: ConfigDict, characters: str) -> Rescoring | None:
 class TranscriptOptions(SamplingOptions):
     """Flags of predict.py for speech recognisers."""
 
-    language_model: str | None = option(
-        None, "Run directory of a character language model, which rescores the beam."
-    )
-    language_model_weight: float | None = option(
-        None, "Weight of the language model.", WEIGHT
-    )
+    # Run directory of a character language model, which rescores the beam.
+    language_model: str | None = None
+    # Weight of the language model.
+    language_model_weight: Annotated[float | None, WEIGHT] = None
 
     def rescoring(
         self, default: Rescoring | None, evaluation: ConfigDict, characters: str

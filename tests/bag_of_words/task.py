@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from base import asset_files
 from base.fields import Fields
-from base.options import Options, option
+from base.options import Options
 from base.ranges import POSITIVE, PROBABILITY, SIZE, Range
 from figures.charts import bars
 from tasks.common.batches import EndlessBatches, take
@@ -47,7 +47,8 @@ class Objective(Supervised):  # tracks the mean bag and the best accuracy
 
 
 class BagOptions(Options):
-    threshold: float = option(0.5, "Minimum probability of an odd answer.", PROBABILITY)
+    # Minimum probability of an odd answer.
+    threshold: Annotated[float, PROBABILITY] = 0.5
 
 
 class BagData(Fields):

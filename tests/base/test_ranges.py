@@ -17,7 +17,7 @@ from smoke import ROOT
 from base import fields, options, ranges
 from base.errors import FieldError, UserError
 from base.ranges import FLAG, FRACTION, POSITIVE, SIZE, Range
-from training import checks, configuration, optimizers
+from training import checks, configuration, optimizers, reference
 from training.task import Task
 
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
@@ -145,9 +145,11 @@ DECLARED = {x for task in TASKS for x in (task.Options, task.EvaluationOptions)}
 
 
 @pytest.mark.parametrize("declared", sorted(DECLARED, key=str))
-def test_every_number_among_the_options_has_a_range(declared):
+def test_every_option_has_a_meaning_and_every_number_a_range(declared):
+    meanings = reference.meanings(declared)
     for field in dataclasses.fields(declared):
-        accepted = field.metadata["range"]
+        assert meanings[field.name]
+        accepted = ranges.declared(declared).get(field.name)
         if typing.get_type_hints(declared)[field.name] in (str, str | None, bool):
             continue
         assert isinstance(accepted, Range)
