@@ -1,5 +1,7 @@
 """Options of a task: a frozen dataclass whose fields become command-line flags.
 
+The comment above or beside a field is the help text of its flag.
+
 Example:
     class SearchOptions(Options):
         beam: Annotated[int | None, SIZE] = None  # beam size; 1 is greedy decoding

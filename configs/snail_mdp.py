@@ -28,8 +28,8 @@ VARIANTS = {
         "data.problem": "mdp",
         "data.batch_size": 50,
         "model.blocks": (16, (32, 32), 16, (32, 32)),
-        # Of each later reward, an advantage gets the noise, times discount * trace to
-        # the power of the delay. With 0.99 and 0.9, nothing was learned in 2,000
+        # The noise of a reward enters the advantage of each earlier step, times
+        # (discount * trace)^delay. With 0.99 and 0.9, nothing was learned in 2,000
         # updates.
         "loss.discount": 0.9,
         "loss.trace": 0.0,

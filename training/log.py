@@ -19,7 +19,7 @@ from training.display import Silent, duration, open_display
 from training.state import SKIPPED, Metrics
 
 _COMPILATION = "/jax/core/compile/"  # tracing, lowering and compilation
-_WARM_UP = 5.0  # seconds of steps; as many follow before the time left is shown
+_WARM_UP = 5.0  # seconds of steps; the time left is shown after twice as many, or a row
 _IN_FLIGHT = 16  # maximum number of dispatched steps with pending metrics
 
 
@@ -196,12 +196,14 @@ class Log:
     def _left(self, step: int) -> str:
         """Estimates the time from a step to the end of training.
 
-        The rate of the steps after the warm-up, in which the first batch of a shape
-        takes longer, plus the last duration of each pause for each of its remaining
-        occurrences. Compilation is left out. ">" marks an estimate without a pause that
-        has not occurred yet.
+        The remaining steps at the mean rate, plus the last duration of each pause for
+        each of its remaining occurrences. The first batch of a shape takes longer, so
+        the warm-up does not count once as many seconds of steps have followed it, and
+        compilation never does. ">" marks an estimate without a pause that has not
+        occurred yet.
         """
-        begin, warm_up = self._warm if step > self._warm[0] else (self._start, 0.0)
+        is_warm = self._since(self._warm[1]) >= _WARM_UP
+        begin, warm_up = self._warm if is_warm else (self._start, 0.0)
         rate = self._since(warm_up) / max(step - begin, 1)
         left, complete = rate * (self._total - step), True
         for name, every in self._every.items():
@@ -211,7 +213,7 @@ class Log:
         return f"{'' if complete else '> '}{duration(left)} left"
 
     def _since(self, seconds: float) -> float:
-        """Returns the seconds of steps, without pauses, after the given ones."""
+        """Returns the seconds of steps so far, without pauses, minus `seconds`."""
         return self._step_seconds + self._clock() - self._last_time - seconds
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
