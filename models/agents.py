@@ -37,8 +37,8 @@ class Heads(nn.Module):
     def __call__(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Computes logits [..., A] and values [...] of features [..., D]."""
         small = nn.initializers.normal(1e-3)
-        logits = Dense(self.actions, kernel_init=small, name="logits")(features)
-        return logits, Dense(1, name="value")(features)[..., 0]
+        logits = Dense(self.actions, kernel_init=small, name="logits")(features)  # W_pi
+        return logits, Dense(1, name="value")(features)[..., 0]  # W_v
 
 
 class SnailAgent(nn.Module):

@@ -2,7 +2,12 @@
 
 Appendix A: a bidirectional recurrent encoder annotates the source; the decoder attends
 to the annotations with its *previous* state s_{i-1}. The context c_i enters the gates
-and, with s_{i-1} and the previous token, a maxout readout.
+and, with s_{i-1} and the previous token, a maxout readout:
+
+    e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j),  alpha_i = softmax(e_i)
+    c_i = sum_j alpha_ij h_j
+    s_i = GRU(E y_{i-1}, s_{i-1}, c_i)
+    p(y_i) = softmax(W_o maxout(U_o s_{i-1} + V_o E y_{i-1} + C_o c_i))
 
 Differs from the paper: gates, initial state and maxout layer have biases, which its
 equations omit; optional dropout; maxout pairs unit i with unit i + n/2, the paper pairs

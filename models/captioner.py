@@ -177,7 +177,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
             self.embedding, kernel_init=inits.kernel, use_bias=False
         )
         shape = (self.channels[-1], cell.input_width * n)
-        self.context = self.param("context", inits.kernel, shape)
+        self.w_context = self.param("context", inits.kernel, shape)
         if self.selector:
             self.beta = self.param("beta", inits.kernel, (n, 1))  # f_beta
             self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
@@ -202,9 +202,9 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         and U.
         """
         (u,) = self.stack.matrices().recurrent
-        beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
+        w_beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
-        return (memory.values, self.context, beta, u), (source, bias)
+        return (memory.values, self.w_context, w_beta, u), (source, bias)
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
@@ -220,7 +220,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
-        (annotations, context, beta, u), (source, beta_bias) = w, shared
+        (annotations, w_context, w_beta, u), (source, beta_bias) = w, shared
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
@@ -229,8 +229,9 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         )
         z = alpha.weights @ annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
-            z = z * nn.sigmoid(h @ beta + beta_bias)  # beta_t
-        state = CELLS[self.cell].step(x.gates + z @ context, previous, u)
+            beta = nn.sigmoid(h @ w_beta + beta_bias)  # beta_t = sigmoid(f_beta(h))
+            z = beta * z
+        state = CELLS[self.cell].step(x.gates + z @ w_context, previous, u)
         return carry.after((state,), alpha), Step(state[..., : self.hidden], alpha, z)
 
 

@@ -223,8 +223,10 @@ class CuriousAgent(nn.Module):
         """
         phi, next_phi = self.phi(image), self.phi(next_image)  # [B, D]
         logits = None
-        if self.features == "icm":  # a^_t = g(phi(s_t), phi(s_{t+1}))
+        if self.features == "icm":
+            # a^_t = g(phi(s_t), phi(s_{t+1}))
             logits = self.inverse(jnp.concatenate([phi, next_phi], -1), self.actions)
-        taken = jax.nn.one_hot(action, self.actions)  # phi^(s_{t+1}) = f(phi(s_t), a_t)
+        taken = jax.nn.one_hot(action, self.actions)  # a_t
+        # phi^(s_{t+1}) = f(phi(s_t), a_t)
         predicted = self.forward(jnp.concatenate([phi, taken], -1), phi.shape[-1])
         return Transition(next_phi, predicted, logits)

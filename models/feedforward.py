@@ -1,8 +1,11 @@
 """Feed-forward attention network of Raffel and Ellis (2015).
 
-h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the estimate
-y = f(W_sy s + b_sy), where f is the leaky rectifier of slope 0.01 and alpha the weights
-of `attention.feedforward`. The authors' baseline is the mean, alpha_t = 1 / T.
+    h_t = f(W_xh x_t + b_xh)
+    e_t = tanh(w h_t + b),  alpha = softmax(e),  c = sum_t alpha_t h_t
+    s = f(W_cs c + b_cs),  y = f(W_sy s + b_sy)
+
+y is the estimate, f the leaky rectifier of slope 0.01. The authors' baseline is the
+mean, alpha_t = 1 / T.
 
 Without a mask, padding takes part in the softmax, with the value f(b_xh); `mask`
 excludes the padding of a batch.
@@ -93,6 +96,7 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B] estimates.
         """
+        # c = sum_t alpha_t h_t, in chunks of steps
         context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
         return self._estimate(context)
 
@@ -102,5 +106,5 @@ class FeedForwardAttention(nn.Module):
 
     def _estimate(self, context: jax.Array) -> jax.Array:
         """Estimates y [B] from contexts [B, D]."""
-        s = jax.nn.leaky_relu(context @ self.w_cs + self.b_cs)
+        s = jax.nn.leaky_relu(context @ self.w_cs + self.b_cs)  # s = f(W_cs c + b_cs)
         return jax.nn.leaky_relu(s @ self.w_sy + self.b_sy)[..., 0]

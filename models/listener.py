@@ -183,7 +183,7 @@ class ListenAttendSpell(AttentiveDecoder):
         )
         self.stack = self.decoder(self.layers)  # RNN
         width = 2 * self.listener
-        self.context = self.param(
+        self.w_context = self.param(
             "context", inits.kernel, (width, cell.input_width * n)
         )
         # CharacterDistribution
@@ -211,7 +211,7 @@ class ListenAttendSpell(AttentiveDecoder):
 
         The matrices are h_u [B, S, E], that of c_{i-1} [E, G], and the stack's.
         """
-        matrices = memory.values, self.context, self.stack.matrices()
+        matrices = memory.values, self.w_context, self.stack.matrices()
         return matrices, (self.cross_attention.source(memory), self.stack.biases())
 
     def previous(
@@ -232,8 +232,9 @@ class ListenAttendSpell(AttentiveDecoder):
         self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the speller: eqs. 6 and 7, and 9 to 11."""
-        (annotations, context, stack), (source, biases) = w, shared
-        gates = x.gates + carry.feed @ context
+        (annotations, w_context, stack), (source, biases) = w, shared
+        previous_c = carry.feed  # c_{i-1}
+        gates = x.gates + previous_c @ w_context
         # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
         states, s = self.stack.advance(
             stack, biases, carries=carry.states, gates=gates, noise=x.noise

@@ -142,7 +142,7 @@ class Luong(AttentiveDecoder):
         self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
-        (values, combine, w_feed, stack), (source, biases) = w, shared
+        (c_h, w_h, w_feed, stack), (source, biases) = w, shared
         gates = x.gates + carry.feed @ w_feed if self.input_feeding else x.gates
         states, h = self.stack.advance(
             stack, biases, carries=carry.states, gates=gates, noise=x.noise
@@ -151,8 +151,9 @@ class Luong(AttentiveDecoder):
         a = self.cross_attention.weigh(
             source, h, time=carry.time, previous=carry.attention, rng=x.rng
         )
-        # h~_t = tanh(W_c [c_t; h_t])
-        attentional = nn.tanh(a.weights @ values + h @ combine)
+        # h~_t = tanh(W_c [c_t; h_t]), W_c [c_t; h_t] = C c_t + W h_t,
+        # C c_t = sum_s a_t(s) (C h_s)
+        attentional = nn.tanh(a.weights @ c_h + h @ w_h)
         feed = attentional if self.input_feeding else None
         return carry.after(states, a, feed), Step(attentional, a)
 

@@ -197,10 +197,12 @@ class SelfAttention(MultiHeadAttention):
         Returns:
             [B, T, C].
         """
+        # Q W_i^Q, K W_i^K, V W_i^V of all heads
         query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
+        # head_i = softmax(Q_i K_i^T / sqrt(D)) V_i
         context, weights = self._attend(query, key, value, mask)
         self._record(weights, query, key, mask)
-        return self._merge(context)
+        return self._merge(context)  # Concat(head_1, ..., head_H) W^O
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """Returns an empty cache of `length` steps for `rows` hypotheses per source."""

@@ -238,13 +238,13 @@ class NeuralTuringMachine(nn.Module):
         erase, add = jnp.split(writing, 2, axis=-1)
         return (
             dict(
-                key=nn.tanh(addressing[..., :m]),
-                strength=nn.softplus(addressing[..., m]),
-                gate=nn.sigmoid(addressing[..., m + 1]),
-                shifts=nn.softmax(addressing[..., m + 2 : -1]),
-                sharpening=1 + nn.softplus(addressing[..., -1]),
+                key=nn.tanh(addressing[..., :m]),  # k_t
+                strength=nn.softplus(addressing[..., m]),  # beta_t
+                gate=nn.sigmoid(addressing[..., m + 1]),  # g_t
+                shifts=nn.softmax(addressing[..., m + 2 : -1]),  # s_t
+                sharpening=1 + nn.softplus(addressing[..., -1]),  # gamma_t
             ),
-            dict(erase=nn.sigmoid(erase), add=nn.tanh(add)),
+            dict(erase=nn.sigmoid(erase), add=nn.tanh(add)),  # e_t, a_t
         )
 
     def _start(self, batch: int) -> NTMCarry:

@@ -103,7 +103,8 @@ class Process(nn.Module):
         def step(w: Any, shared: Any, carry: Any, _: jax.Array) -> tuple[Any, None]:
             (w_state, w_read, inputs), (bias, keys, mask, p) = w, shared
             state, r = carry
-            state = cell.step(r @ w_read + bias, state, w_state)  # eq. 3
+            # Eq. 3, q_t = LSTM(q*_{t-1}): q* is q and r, its matrix has two halves.
+            state = cell.step(r @ w_read + bias, state, w_state)
             query = score.project_query(state[..., :n], **p)  # of q
             e = score.compare(query, keys, **p)  # eq. 4
             a = masked_softmax(e, mask)  # eq. 5
@@ -312,8 +313,8 @@ class PointerNetwork(nn.Module):
     def _gates(self, gates: Gates, entries: jax.Array) -> jax.Array:
         """Computes the contribution [..., G] of entries [..., F + 1] to the gates."""
         kernel, bias = gates.parameters(self.embedding)
-        # The embedding is linear: with table and kernel multiplied first, the product
-        # with an entry sums over F + 1 features instead of C.
+        # W (E x) = (W E) x: with kernel W and table E multiplied first, the product
+        # with an entry x sums over F + 1 features instead of C.
         folded = self.table(entries.shape[-1] - 1) @ kernel  # [F + 1, G]
         return linear(entries, folded) + bias
 
@@ -332,8 +333,9 @@ class PointerNetwork(nn.Module):
         """
         mask = memory.mask[:, None]
         for score, keys in zip(self.reads, memory.read_keys, strict=True):
-            u = self._compare(score, d, keys)
+            u = self._compare(score, d, keys)  # d <- d + sum_j softmax_j(u_j) e_j
             d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
+        # u_ij = v tanh(W_1 e_j + W_2 d_i), with W_1 e_j computed once
         u = self._compare(self.pointer, d, memory.pointer_keys)
         p = masked_softmax(u, mask)  # p(C_i = j)
         return masked_scores(u, mask), p, d

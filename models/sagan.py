@@ -92,9 +92,10 @@ def growing_decay(steps: jax.Array, decay: float = 0.999) -> jax.Array:
 
 
 class SpatialSelfAttention(nn.Module):
-    """Self-attention over a feature map, gamma o + x: Zhang et al. (2019), eqs. 1-3.
+    """Self-attention over a feature map: Zhang et al. (2019), eqs. 1-3.
 
-    In the paper's letters, key is f, query g, value h, output v.
+    beta_{j,i} = softmax_i(g(x_j) f(x_i)), o_j = v(sum_i beta_{j,i} h(x_i)), and
+    y = gamma o + x, with f the keys, g the queries, h the values, v the output layer.
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
@@ -129,9 +130,9 @@ class SpatialSelfAttention(nn.Module):
         value_width = max(width // self.value_reduction, 1)
         query = key = x
         if self.form != "gaussian":  # "gaussian" compares x itself
-            query = layer(key_width, name="query")(x, train=train)
-            key = layer(key_width, name="key")(x, train=train)
-        value = layer(value_width, name="value")(x, train=train)
+            query = layer(key_width, name="query")(x, train=train)  # g(x)
+            key = layer(key_width, name="key")(x, train=train)  # f(x)
+        value = layer(value_width, name="value")(x, train=train)  # h(x)
         if self.pool:
             # At [64, 16, 16, 64], `nn.max_pool` and its gradient take 7 times as long,
             # on two threads of a CPU.
@@ -158,7 +159,8 @@ class SpatialSelfAttention(nn.Module):
             keys="map",
         )
         gamma = self.param("gamma", nn.initializers.zeros, ())
-        return x + gamma * layer(width, name="output")(context, train=train)
+        o = layer(width, name="output")(context, train=train)  # v(...)
+        return gamma * o + x
 
 
 class Network(nn.Module):

@@ -130,7 +130,7 @@ class SentenceClassifier(nn.Module):
             others, means = self.read(
                 self.second, batch["second"], source=source, train=train
             )
-            if self.fusion == "shallow" and tapes:
+            if self.fusion == "shallow":
                 means = self.fuse_shallow(others[-1], tapes[-1])
             features = jnp.concatenate([features, means], -1)
         for dense in self.dense:
@@ -159,10 +159,11 @@ class SentenceClassifier(nn.Module):
 
     def fuse_shallow(self, tape: Tape, source: Tape) -> jax.Array:
         """Mean [B, D] of the second sentence's states, fused with the first's."""
-        scores = self.inter(tape.key, source.key)
+        h, gamma = tape.key, source.key  # states of the second and the first sentence
         mask = padding_mask(source.valid)
-        context, weights = attend(scores, source.key, mask=mask)
-        q, k = tape.key[:, None], source.key[:, None]
+        # p_j^t = softmax_j(score(h_t, gamma_j)), context sum_j p_j^t gamma_j
+        context, weights = attend(self.inter(h, gamma), gamma, mask=mask)
+        q, k = h[:, None], gamma[:, None]
         sow_attention(
             self,
             weights[:, None],
@@ -171,7 +172,7 @@ class SentenceClassifier(nn.Module):
             queries="tokens",
             keys="source",
         )
-        fused = nn.tanh(self.fuse(jnp.concatenate([tape.key, context], -1)))
+        fused = nn.tanh(self.fuse(jnp.concatenate([h, context], -1)))
         return _mean(fused, tape.valid)
 
 

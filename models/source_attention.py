@@ -134,8 +134,10 @@ class SourceAttention(nn.Module):
         projected = self.function.project_query(query, **parameters)
         if previous is not None:
             parameters = parameters | {"previous": previous}
+        # e_j = score(query, h_j), weights = align(e)
+        e = self.function.compare(projected, source.keys, **parameters)
         aligned = self.align(
-            self.function.compare(projected, source.keys, **parameters),
+            e,
             query=query,
             time=time,
             mask=source.mask,

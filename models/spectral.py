@@ -44,6 +44,7 @@ def normed_kernel(
     kernel = Kernel(shape, init, name=name)
     if not spectral:
         return kernel()
+    # W / sigma(W), sigma(W) = u^T W v, with a power iteration for u and v: algorithm 1
     norm = nn.SpectralNorm(kernel, collection_name="spectral", name=f"{name}_norm")
     return norm(update_stats=train)
 

@@ -82,7 +82,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection around a sub-layer f, with dropout and layer norm.
 
-    `post(x, f(pre(x)))` is LN(x + Dropout(f(x))) with post-norm and
+    `post(x, f(pre(x)))` is LN(x + Dropout(f(x))) with post-norm, section 3.1, and
     x + Dropout(f(LN(x))) with pre-norm.
     """
 
