@@ -160,13 +160,14 @@ def add_inputs(y: jax.Array, inputs: Sequence[jax.Array], residual: str) -> jax.
 
     Args:
         y: [..., D], the output of a layer.
-        inputs: [..., D], the inputs of the layers so far, including this one.
+        inputs: [..., D], the inputs of the layers so far after the first, including
+            this one.
         residual: one of `RESIDUALS`.
 
     Returns:
         [..., D].
     """
-    if residual == "none":
+    if residual == "none" or not inputs:
         return y
     return y + sum(inputs if residual == "dense" else inputs[-1:])
 
@@ -236,15 +237,16 @@ class Stack(nn.Module):
             The next carries, and the output [B, R, D] of the last layer.
         """
         cell, n = CELLS[self.cell], self.features
-        next_carries = [cell.step(gates, carries[0], w.recurrent[0])]
-        y, inputs = next_carries[0][..., :n], []
-        for layer in range(1, self.layers):
-            inputs.append(y)
-            x = y if noise is None else y * noise[layer - 1]
-            gates = x @ w.inputs[layer - 1] + biases[layer - 1]
-            next_carries.append(cell.step(gates, carries[layer], w.recurrent[layer]))
-            y = add_inputs(next_carries[-1][..., :n], inputs, self.residual)
-        return tuple(next_carries), y
+        next_carries, outputs = list[jax.Array](), list[jax.Array]()
+        for layer, u in enumerate(w.recurrent):
+            if layer:
+                x = outputs[-1] if noise is None else outputs[-1] * noise[layer - 1]
+                gates = x @ w.inputs[layer - 1] + biases[layer - 1]
+            # h_t^l = cell(W h_t^(l-1) + b, h_{t-1}^l; U)
+            next_carries.append(cell.step(gates, carries[layer], u))
+            h = next_carries[-1][..., :n]
+            outputs.append(add_inputs(h, outputs, self.residual))
+        return tuple(next_carries), outputs[-1]
 
     def noise(self, steps: int, batch: int) -> tuple[jax.Array, ...] | None:
         """Samples dropout masks [T, B, 1, D], one per layer after the first.
