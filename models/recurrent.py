@@ -372,7 +372,7 @@ class Encoder(nn.Module):
                 back, carry = backward(x, mask)
                 y = jnp.concatenate([y, back], axis=-1)  # h_j = [forward_j; backward_j]
                 carries[-1] += (carry,)
-            x = add_inputs(y, inputs, self.residual) if layer else y
+            x = add_inputs(y, inputs, self.residual)
         return (reverse_tokens(x, mask) if self.reverse else x), carries
 
 
