@@ -108,7 +108,7 @@ class MultiHeadAttention(nn.Module):
         product = linear(x.astype(self.dtype), kernel)
         return split_heads(product, len(kernels), self.heads)
 
-    def _merge(self, context: jax.Array) -> jax.Array:
+    def _output(self, context: jax.Array) -> jax.Array:
         """Concatenates the heads [B, H, Q, D] and multiplies by W^O: [B, Q, C]."""
         context = jnp.swapaxes(context, 1, 2)
         context = context.reshape(*context.shape[:2], -1)
@@ -187,7 +187,7 @@ class SelfAttention(MultiHeadAttention):
             self.relative_key = self.param("relative_key", init, shape)
             self.relative_value = self.param("relative_value", init, shape)
 
-    def __call__(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+    def __call__(self, x: jax.Array, mask: jax.Array | None) -> Attention:
         """Computes self-attention over whole sequences.
 
         Args:
@@ -195,14 +195,15 @@ class SelfAttention(MultiHeadAttention):
             mask: bool, broadcasts to [B, H, T, T]; True = may attend.
 
         Returns:
-            [B, T, C].
+            Context [B, T, C] and weights [B, H, T, T].
         """
         # Q W_i^Q, K W_i^K, V W_i^V of all heads
         query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
         # head_i = softmax(Q_i K_i^T / sqrt(D)) V_i
         context, weights = self._attend(query, key, value, mask)
         self._record(weights, query, key, mask)
-        return self._merge(context)  # Concat(head_1, ..., head_H) W^O
+        # Concat(head_1, ..., head_H) W^O
+        return Attention(self._output(context), weights)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """Returns an empty cache of `length` steps for `rows` hypotheses per source."""
@@ -233,7 +234,7 @@ class SelfAttention(MultiHeadAttention):
         query = jnp.swapaxes(query, 1, 2)[..., None, :]  # [B, R, H, 1, D]
         past = jnp.arange(path.shape[-1]) <= time  # [L]
         context, _ = self._attend(query, *cache.follow(path), past, offset=time)
-        return self._merge(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
+        return self._output(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
 
     def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
         """Projects [B, T, C] to query, key and value, [B, H, T, D].
@@ -249,9 +250,16 @@ class SelfAttention(MultiHeadAttention):
         parts = super()._parts(query, key)
         if parts is None or self.max_distance is None:
             return parts
-        scaled = query / math.sqrt(query.shape[-1])
-        bias = relative_scores(scaled, self.relative_key, key.shape[-2])
+        bias = self._relative_scores(query, key.shape[-2])
         return parts._replace(bias=parts.bias + bias)
+
+    def _relative_scores(
+        self, query: jax.Array, keys: int, offset: int | jax.Array = 0
+    ) -> jax.Array:
+        """Scores q_i a^K_ij / sqrt(D), [..., Q, K]: Shaw et al. (2018), eq. 5."""
+        table = self.relative_key.astype(query.dtype)
+        scaled = query / math.sqrt(query.shape[-1])
+        return relative_scores(scaled, table, keys, offset)
 
     def _attend(
         self,
@@ -265,15 +273,12 @@ class SelfAttention(MultiHeadAttention):
         scores = self.scores(query, key)
         if self.max_distance is None:
             return attend(scores, value, mask=mask)
-        # e_ij = q_i (k_j + a^K_ij) / sqrt(D), z_i = sum_j alpha_ij (v_j + a^V_ij)
-        key_table = self.relative_key.astype(query.dtype)
-        value_table = self.relative_value.astype(query.dtype)
-        scaled = query / math.sqrt(query.shape[-1])
-        scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
+        # e_ij = q_i (k_j + a^K_ij) / sqrt(D)
+        scores = scores + self._relative_scores(query, key.shape[-2], offset)
         context, weights = attend(scores, value, mask=mask)
-        return Attention(
-            context + relative_values(weights, value_table, offset), weights
-        )
+        # z_i = sum_j alpha_ij (v_j + a^V_ij)
+        table = self.relative_value.astype(query.dtype)
+        return Attention(context + relative_values(weights, table, offset), weights)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -334,5 +339,5 @@ class CrossAttention(MultiHeadAttention):
         if aligned.sample is not None:
             sow(self, aligned.sample)
         # [head_1; ...; head_H] W^O
-        context = self._merge(aligned.weights @ memory.value)
+        context = self._output(aligned.weights @ memory.value)
         return Attention(context, aligned.weights)

@@ -13,6 +13,8 @@ width of a head; W vocabulary; R hypotheses that share one source; L maximum dec
 length.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -79,11 +81,14 @@ class FeedForward(nn.Module):
         return Dense(x.shape[-1], self.dtype, name="out")(hidden)
 
 
-class Residual(nn.Module):
-    """Residual connection around a sub-layer f, with dropout and layer norm.
+# Maps x [B, T, C] to [B, T, C] and a second result, such as attention weights.
+SubLayer = Callable[[jax.Array], tuple[jax.Array, Any]]
 
-    `post(x, f(pre(x)))` is LN(x + Dropout(f(x))) with post-norm, section 3.1, and
-    x + Dropout(f(LN(x))) with pre-norm.
+
+class Residual(nn.Module):
+    """Residual connection, dropout and layer norm around a sub-layer: section 3.1.
+
+    LN(x + Dropout(f(x))) with post-norm, x + Dropout(f(LN(x))) with pre-norm.
     """
 
     norm: str
@@ -93,14 +98,14 @@ class Residual(nn.Module):
         self.layer_norm = LayerNorm()
         self.dropout = Dropout(self.rate)
 
-    def pre(self, x: jax.Array) -> jax.Array:
-        """Returns the input [B, T, C] of the sub-layer."""
-        return self.layer_norm(x) if self.norm == "pre" else x
-
-    def post(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
-        """Adds the sub-layer's output y [B, T, C] to x."""
+    def __call__(
+        self, x: jax.Array, f: SubLayer, *, train: bool
+    ) -> tuple[jax.Array, Any]:
+        """Maps x [B, T, C] to [B, T, C]; also returns the second result of f."""
+        pre = self.norm == "pre"
+        y, result = f(self.layer_norm(x) if pre else x)
         x = x + self.dropout(y, deterministic=not train)
-        return x if self.norm == "pre" else self.layer_norm(x)
+        return (x if pre else self.layer_norm(x)), result
 
 
 class Layer(nn.Module):
@@ -126,58 +131,31 @@ class Layer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        mask: jax.Array,
-        source: ProjectedMemory | None = None,
-        source_mask: jax.Array | None = None,
+        attend: SubLayer,
+        read: SubLayer | None = None,
         *,
         train: bool,
-    ) -> jax.Array:
+    ) -> tuple[jax.Array, Any, Any]:
         """Maps [B, T, C] to [B, T, C].
 
         Args:
-            x: [B, T, C].
-            mask: mask of self-attention, bool, broadcasts to [B, H, T, T].
-            source: from `CrossAttention.project_memory`, in a decoder.
-            source_mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
+            x: [B, T, C], or in a step [B, R, C].
+            attend: `self_attention`, or its `step`, with its other arguments.
+            read: `cross_attention.read` with its other arguments; None in an encoder.
             train: whether dropout is on.
-        """
-        first, *others, last = self.residuals
-        y = self.self_attention(first.pre(x), mask)
-        x = first.post(x, y, train=train)
-        if self.cross_attention is not None:
-            (second,), time = others, jnp.arange(x.shape[1])
-            y, _ = self.cross_attention.read(second.pre(x), source, source_mask, time)
-            x = second.post(x, y, train=train)
-        y = self.feed_forward(last.pre(x))
-        return last.post(x, y, train=train)
-
-    def step(
-        self,
-        x: jax.Array,
-        cache: Cache,
-        time: jax.Array,
-        path: jax.Array,
-        source: ProjectedMemory,
-        source_mask: jax.Array,
-    ) -> tuple[jax.Array, jax.Array, Cache]:
-        """Computes one decoding step [B, R, C] of R hypotheses per source.
-
-        For `source` and `source_mask` see `__call__`; the other arguments are those of
-        `SelfAttention.step`.
 
         Returns:
-            Output [B, R, C], cross-attention weights [B, H, R, S], and the cache
-            including this step.
+            The output, and the second results of `attend` and of `read`.
         """
-        first, second, third = self.residuals
-        y, cache = self.self_attention.step(
-            first.pre(x), cache=cache, time=time, path=path
+        around_self, *around_cross, around_feed_forward = self.residuals
+        x, state = around_self(x, attend, train=train)
+        weights = None
+        if read is not None:
+            x, weights = around_cross[0](x, read, train=train)
+        x, _ = around_feed_forward(
+            x, lambda x: (self.feed_forward(x), None), train=train
         )
-        x = first.post(x, y, train=False)
-        y, weights = self.cross_attention.read(second.pre(x), source, source_mask, time)
-        x = second.post(x, y, train=False)
-        y = self.feed_forward(third.pre(x))
-        return third.post(x, y, train=False), weights, cache
+        return x, state, weights
 
 
 class Transformer(nn.Module):
@@ -252,80 +230,82 @@ class Transformer(nn.Module):
 
     def setup(self):
         check_fields(self)
-        init, dtype = nn.initializers.normal(self.d_model**-0.5), jnp.dtype(self.dtype)
-
-        def table(name: str, rows: int) -> jax.Array:
-            return self.param(name, init, (rows, self.d_model))
-
         if self.share_embeddings:
-            shared = table("embedding", self.vocab_size)
+            shared = self._table("embedding", self.vocab_size)
             self.source_table = self.target_table = self.output_table = shared
         else:
-            self.source_table = table("source_embedding", self.vocab_size)
-            self.target_table = table("target_embedding", self.vocab_size)
-            self.output_table = table("output_embedding", self.vocab_size)
+            self.source_table = self._table("source_embedding", self.vocab_size)
+            self.target_table = self._table("target_embedding", self.vocab_size)
+            self.output_table = self._table("output_embedding", self.vocab_size)
         self.source_positions = self.target_positions = None
         if self.positions == "learned":
-            self.source_positions = table("source_positions", self.max_length)
-            self.target_positions = table("target_positions", self.max_length)
+            self.source_positions = self._table("source_positions", self.max_length)
+            self.target_positions = self._table("target_positions", self.max_length)
         self.embedding_dropout = Dropout(self.dropout)
-
-        common = {
-            "features": self.d_model,
-            "heads": self.heads,
-            "score_hidden": self.score_hidden,
-            "max_length": self.max_length,
-            "dtype": dtype,
-        }
-
-        def self_attention(kind: str, layer: int, score: str, tokens: str) -> Any:
-            relative = self.positions == "relative"
-            return SelfAttention(
-                **common,
-                score=score,
-                max_distance=self.max_distance if relative else None,
-                rotary=self.positions == "rotary",
-                kind=kind,
-                layer=layer,
-                queries=tokens,
-                keys=tokens,
-            )
-
-        def cross_attention(layer: int) -> CrossAttention:
-            return CrossAttention(
-                **common,
-                score=self.cross_score,
-                alignment=self.cross_alignment,
-                window=self.window,
-                temperature=self.temperature,
-                kind="cross",
-                layer=layer,
-                queries="target",
-                keys="source",
-            )
-
         self.encoder = [
-            Layer(
-                self_attention("encoder", layer, self.encoder_score, "source"),
-                FeedForward(self.d_ff, dtype),
-                norm=self.norm,
-                rate=self.dropout,
+            self._layer(
+                self._self_attention("encoder", n, self.encoder_score, "source")
             )
-            for layer in range(self.encoder_layers)
+            for n in range(self.encoder_layers)
         ]
         self.decoder = [
-            Layer(
-                self_attention("decoder", layer, self.decoder_score, "previous"),
-                FeedForward(self.d_ff, dtype),
-                norm=self.norm,
-                rate=self.dropout,
-                cross_attention=cross_attention(layer),
+            self._layer(
+                self._self_attention("decoder", n, self.decoder_score, "previous"),
+                self._cross_attention(n),
             )
-            for layer in range(self.decoder_layers)
+            for n in range(self.decoder_layers)
         ]
         if self.norm == "pre":
             self.encoder_norm = LayerNorm()
             self.decoder_norm = LayerNorm()
+
+    def _table(self, name: str, rows: int) -> jax.Array:
+        init = nn.initializers.normal(self.d_model**-0.5)
+        return self.param(name, init, (rows, self.d_model))
+
+    @nn.nowrap
+    def _layer(
+        self, attention: SelfAttention, cross: CrossAttention | None = None
+    ) -> Layer:
+        feed_forward = FeedForward(self.d_ff, jnp.dtype(self.dtype))
+        return Layer(attention, feed_forward, self.norm, self.dropout, cross)
+
+    @nn.nowrap
+    def _self_attention(
+        self, kind: str, layer: int, score: str, tokens: str
+    ) -> SelfAttention:
+        return SelfAttention(
+            features=self.d_model,
+            heads=self.heads,
+            score=score,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            max_distance=self.max_distance if self.positions == "relative" else None,
+            rotary=self.positions == "rotary",
+            dtype=jnp.dtype(self.dtype),
+            kind=kind,
+            layer=layer,
+            queries=tokens,
+            keys=tokens,
+        )
+
+    @nn.nowrap
+    def _cross_attention(self, layer: int) -> CrossAttention:
+        return CrossAttention(
+            features=self.d_model,
+            heads=self.heads,
+            score=self.cross_score,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            alignment=self.cross_alignment,
+            window=self.window,
+            temperature=self.temperature,
+            dtype=jnp.dtype(self.dtype),
+            kind="cross",
+            layer=layer,
+            queries="target",
+            keys="source",
+        )
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Computes logits [B, T, W]; see `models.encoder_decoder.EncoderDecoder`."""
@@ -335,23 +315,28 @@ class Transformer(nn.Module):
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
         previous = jnp.where(position == 0, BOS, previous)
         length = target.shape[1]
-        x = self._embed("target", previous, position, length)
-        x = self.embedding_dropout(x, deterministic=not train)
+        tables = self.target_table, self.target_positions
+        x = self._embed(previous, tables, position, length, train=train)
         causal = causal_mask(length, length)
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
         mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
+        time = jnp.arange(length)
         for layer, projected in zip(self.decoder, memory.layers, strict=True):
-            x = layer(x, causal, projected, mask, train=train)
+            attend = partial(layer.self_attention, mask=causal)
+            read = partial(
+                layer.cross_attention.read, memory=projected, mask=mask, time=time
+            )
+            x, _, _ = layer(x, attend, read, train=train)
         return self._logits(x)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> TransformerMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0."""
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
-        x = self._embed("source", source, position, source.shape[1])
-        x = self.embedding_dropout(x, deterministic=not train)
+        tables = self.source_table, self.source_positions
+        x = self._embed(source, tables, position, source.shape[1], train=train)
         for layer in self.encoder:
-            x = layer(x, mask, train=train)
+            x, *_ = layer(x, partial(layer.self_attention, mask=mask), train=train)
         if self.norm == "pre":
             x = self.encoder_norm(x)
         layers = (layer.cross_attention.project_memory(x) for layer in self.decoder)
@@ -379,47 +364,50 @@ class Transformer(nn.Module):
         The weights [B, R, S] are those of the last layer, the mean of its heads.
         """
         path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
-        x = self._embed("target", token, carry.time, path.shape[-1])
+        tables = self.target_table, self.target_positions
+        x = self._embed(token, tables, carry.time, path.shape[-1], train=False)
         mask = padding_mask(memory.mask)[:, None]
         caches = []
         for layer, cache, source in zip(
             self.decoder, carry.caches, memory.layers, strict=True
         ):
-            x, weights, cache = layer.step(
-                x,
-                cache,
-                time=carry.time,
-                path=path,
-                source=source,
-                source_mask=mask,
+            attend = partial(
+                layer.self_attention.step, cache=cache, time=carry.time, path=path
             )
+            read = partial(
+                layer.cross_attention.read, memory=source, mask=mask, time=carry.time
+            )
+            x, cache, weights = layer(x, attend, read, train=False)
             caches.append(cache)
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), weights.mean(1)
 
     def _embed(
-        self, side: str, ids: jax.Array, position: jax.Array, length: int
+        self,
+        ids: jax.Array,
+        tables: tuple[jax.Array, jax.Array | None],
+        position: jax.Array,
+        length: int,
+        *,
+        train: bool,
     ) -> jax.Array:
-        """Embeds ids, times sqrt(C), and adds absolute positions: [B, T, C] float32.
+        """Embeds ids, E x sqrt(C) + PE with dropout: [B, T, C] float32, section 3.4.
 
         Args:
-            side: "source" or "target".
             ids: [B, T].
+            tables: of the tokens, and of learned positions.
             position: of each token, [B, T], or a scalar, that of all tokens.
             length: bound of the positions.
+            train: whether dropout is on.
         """
-        tables = {
-            "source": (self.source_table, self.source_positions),
-            "target": (self.target_table, self.target_positions),
-        }
-        table, positions = tables[side]
-        x = table[ids] * self.d_model**0.5
+        tokens, positions = tables
+        x = tokens[ids] * self.d_model**0.5
         if self.positions == "sinusoidal":
-            return x + sinusoids(length, self.d_model)[position]
-        if self.positions == "learned":
-            rows = min(length, self.max_length)
-            return x + learned_positions(positions, rows)[position]
-        return x
+            positions = sinusoids(length, self.d_model)
+        elif self.positions == "learned":
+            positions = learned_positions(positions, min(length, self.max_length))
+        x = x if positions is None else x + positions[position]
+        return self.embedding_dropout(x, deterministic=not train)
 
     def _logits(self, x: jax.Array) -> jax.Array:
         if self.norm == "pre":

@@ -10,6 +10,7 @@ those before them.
 Axes: B batch; T tokens; P carried tokens; C width of the model; W vocabulary.
 """
 
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import jax
@@ -108,7 +109,8 @@ class TransformerLanguageModel(nn.Module):
             x += sinusoids(length, self.d_model)[position]
         x = self.drop(x, deterministic=not train)
         for layer in self.stack:
-            x = layer(x, mask[:, None], train=train)
+            attend = partial(layer.self_attention, mask=mask[:, None])
+            x, *_ = layer(x, attend, train=train)
         x = self.norm(x[:, past.shape[1] :])
         text = jnp.concatenate([self.start(len(tokens)), text], 1)
         return logits(x, self.output), text[:, -self.memory :]
