@@ -5,7 +5,7 @@ strided ones in the discriminator, and batch norm in both, except after the last
 of the generator and the first of the discriminator.
 
 Differs from the paper: the generator gets the class through its batch norm, and the
-discriminator ends in a sum over positions and a projection, both as in `models.sagan`.
+discriminator ends in a sum over positions and a projection, both as in `models.gan`.
 Self-attention and spectral norms can be added; with a spectral norm, the discriminator
 has no batch norm.
 
@@ -13,15 +13,16 @@ Axes: as in `models.sagan`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import SIZE
+from models.gan import BatchNorm, Network
 from models.layers import check_fields
-from models.sagan import BatchNorm, Network
+from models.sagan import SpatialSelfAttention
 
 
 class DCGAN(Network):
@@ -29,6 +30,8 @@ class DCGAN(Network):
 
     attention: Annotated[Sequence[int], SIZE.each()] = ()
     spectral: bool = False
+
+    self_attention: ClassVar[type[nn.Module]] = SpatialSelfAttention
 
     @property
     def kernel_init(self) -> Callable:

@@ -39,7 +39,8 @@ from generation.images import ImageGenerator
 from generation.options import SeedOptions
 from generation.sampling import line_seed
 from models import efficientnet
-from models.sagan import gammas, growing_decay
+from models.gan import growing_decay
+from models.sagan import gammas
 from tasks.captioning import frozen
 from tasks.common import user_files
 from tasks.common.batches import EndlessBatches

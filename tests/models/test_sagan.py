@@ -11,12 +11,8 @@ from attention.spatial import NON_LOCAL
 from base.records import AttentionRecord, records_of
 from configs.sagan import get_config
 from models import dcgan
-from models.sagan import (
-    BatchNorm,
-    Discriminator,
-    Generator,
-    SpatialSelfAttention,
-)
+from models.gan import BatchNorm
+from models.sagan import Discriminator, Generator, SpatialSelfAttention
 from models.spectral import normed_kernel
 
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
