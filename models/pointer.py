@@ -21,7 +21,9 @@ Q queries, T or R; F features of an input; C width of an embedding; D width of a
 A hidden width of a score; G width of a cell's gates.
 """
 
-from typing import Annotated, Any, Literal, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +35,7 @@ from attention.fast.scan import scan
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
+from base.records import ScoreDetails
 from models.attention import Score
 from models.cells import CELLS, run_cell, time_first
 from models.encoder_decoder import DecoderCarry
@@ -47,8 +50,7 @@ class PointerMemory(NamedTuple):
     entries: jax.Array  # [B, S + 1, F + 1], the decoder's input for each token
     annotations: jax.Array  # [B, S + 1, D], e_0 and the e_j
     mask: jax.Array  # [B, S + 1] bool, False at padding
-    read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D] for each read
-    pointer_keys: jax.Array | None  # [B, S + 1, A or D]; None in a baseline
+    keys: tuple[jax.Array, ...]  # [B, S + 1, A or D], W_1 e_j for each score
     start: jax.Array  # [B, carry_width D], initial carry of the decoder
 
 
@@ -120,6 +122,96 @@ class Process(nn.Module):
         return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
 
 
+class Readout(NamedTuple):
+    """Outputs of a decoder's steps."""
+
+    logits: jax.Array  # [B, Q, S + 1], -inf at padding
+    weights: jax.Array | None  # [B, Q, S + 1], of the pointer or of a baseline's read
+    details: Callable[[], ScoreDetails | None] | None  # of the weights' record
+
+
+class OutputLayer(nn.Module):
+    """Base class of the output layers; its parameters are in the network's scope.
+
+    Attributes:
+        score: creates a score.
+        inits: initializers.
+        features: D.
+        glimpses: number of attention reads.
+    """
+
+    score: Callable[[], Score]
+    inits: Init
+    features: int
+    glimpses: int
+
+    def setup(self):
+        self.reads = [self.score() for _ in range(self.glimpses)]
+
+    @property
+    def scores(self) -> Sequence[Score]:
+        """The scores whose keys `PointerMemory` has."""
+        return self.reads
+
+
+class Pointer(OutputLayer):
+    """Softmax over the inputs: Vinyals et al. (2015), section 2.3."""
+
+    kind: ClassVar[str] = "pointer"  # of the record
+
+    def setup(self):
+        super().setup()
+        self.pointer = self.score()
+        self.end = self.param("end", self.inits.embedding, (1, self.features))
+
+    @property
+    def scores(self) -> Sequence[Score]:
+        """See `OutputLayer`; the pointer's score is the first."""
+        return self.pointer, *self.reads
+
+    def __call__(self, d: jax.Array, memory: PointerMemory) -> Readout:
+        """Points from states d_i [B, Q, D]; glimpses update d_i first."""
+        e, mask = memory.annotations, memory.mask[:, None]
+        keys, *glimpse_keys = memory.keys  # W_1 e_j
+        for score, glimpse_key in zip(self.reads, glimpse_keys, strict=True):
+            u = _compare(score, d, glimpse_key)
+            # d_i + sum_j softmax_j(u_i) e_j
+            d = d + attend(u, e, mask=_without_end(mask)).context
+        u = _compare(self.pointer, d, keys)  # u_ij = v tanh(W_1 e_j + W_2 d_i)
+        p = masked_softmax(u, mask)  # p(C_i = j) = softmax_j(u_i)
+        details = functools.partial(_details, self.pointer, d, e, mask)
+        return Readout(masked_scores(u, mask), p, details)
+
+
+class Classes(OutputLayer):
+    """Softmax over fixed classes, of which the end symbol is one: the baselines.
+
+    Attributes:
+        max_inputs: number of the other classes.
+    """
+
+    max_inputs: int
+
+    kind: ClassVar[str] = "cross"
+
+    def setup(self):
+        super().setup()
+        self.classes = Dense(self.max_inputs + 1, kernel_init=self.inits.kernel)
+        self.end = jnp.zeros((1, self.features))
+
+    def __call__(self, d: jax.Array, memory: PointerMemory) -> Readout:
+        """Classifies states d_i [B, Q, D] and what they attend to."""
+        e, mask, x = memory.annotations, memory.mask[:, None], d
+        weights = details = None
+        for score, keys in zip(self.reads, memory.keys, strict=True):  # at most one
+            inputs = _without_end(mask)
+            context, weights = attend(_compare(score, d, keys), e, mask=inputs)
+            x = jnp.concatenate([d, context], axis=-1)
+            details = functools.partial(_details, score, d, e, inputs)
+        classes = self.classes(x)[..., : mask.shape[-1]]
+        return Readout(masked_scores(classes, mask), weights, details)
+
+
 class PointerNetwork(nn.Module):
     """Pointer network or baseline; see the module's docstring.
 
@@ -169,6 +261,14 @@ class PointerNetwork(nn.Module):
         check_fields(self)
         inits = uniform_init(0.08) if self.init_scheme == "paper" else STANDARD
         n, cell = self.hidden, CELLS[self.cell]
+        score = functools.partial(
+            Score,
+            self.score,
+            hidden=self.score_hidden,
+            max_length=self.max_inputs + 1,
+            matrix_init=inits.score,
+            vector_init=inits.score_vector,
+        )
         self.table = Table(self.embedding, inits)
         if self.encoder == "recurrent":
             self.encoder_gates = Gates(self.cell, n, inits)
@@ -176,25 +276,16 @@ class PointerNetwork(nn.Module):
         else:
             # The MLP of the read block, which makes the m_i.
             self.read = [Dense(n, kernel_init=inits.kernel) for _ in range(2)]
-            self.process = Process(
-                cell=self.cell,
-                features=n,
-                steps=self.process_steps,
-                score=self._score(inits),
-                inits=inits,
-            )
+            self.process = Process(self.cell, n, self.process_steps, score(), inits)
             self.bridge = Dense(cell.carry_width * n, kernel_init=inits.kernel)
         self.decoder_gates = Gates(self.cell, n, inits)
         self.decoder_state = StateMatrices(self.cell, n, inits)
-        reads = {"pointer": self.glimpses, "attention": 1, "none": 0}[self.output]
-        # A score for each glimpse, or that of the attention of a baseline.
-        self.reads = [self._score(inits) for _ in range(reads)]
         if self.output == "pointer":
-            self.pointer = self._score(inits)
-            self.end = self.param("end", inits.embedding, (1, n))
-        else:  # the end symbol is a class
-            self.classes = Dense(self.max_inputs + 1, kernel_init=inits.kernel)
-            self.end = jnp.zeros((1, n))
+            self.readout = Pointer(score, inits, n, self.glimpses)
+        else:
+            glimpses = int(self.output == "attention")
+            self.readout = Classes(score, inits, n, glimpses, self.max_inputs)
+        nn.share_scope(self, self.readout)
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Computes the logits of each pointer given the previous pointers.
@@ -218,22 +309,11 @@ class PointerNetwork(nn.Module):
         states, _ = run_cell(
             CELLS[self.cell], gates, carry=memory.start, u=self.decoder_state()
         )
-        # The recurrence does not depend on attention, which is computed for all steps
-        # at once.
-        logits, weights, query = self._readout(states, memory)
+        # The recurrence does not depend on attention: all steps are read out at once.
+        logits, weights, details = self.readout(states, memory)
         if weights is not None:
-            points = self.output == "pointer"
-            score = self.pointer if points else self.reads[0]
-            mask = memory.mask if points else _without_end(memory.mask)
-            q, e = query[:, None], memory.annotations[:, None]
-            sow_attention(
-                self,
-                weights[:, None],
-                lambda: score_details(score.parts(q, e), mask[:, None, None]),
-                kind="pointer" if points else "cross",
-                queries="steps",
-                keys="inputs",
-            )
+            names = {"kind": self.readout.kind, "queries": "steps", "keys": "inputs"}
+            sow_attention(self, weights[:, None], details, **names)
         return logits
 
     def encode(self, batch: dict[str, jax.Array]) -> PointerMemory:
@@ -267,17 +347,13 @@ class PointerNetwork(nn.Module):
             embedded = entries[:, 1:] @ self.table(inputs.shape[-1])
             outputs = second(nn.relu(first(embedded)))  # m_i
             start = nn.tanh(self.bridge(self.process(outputs, valid)))  # from q*_P
-        end = jnp.broadcast_to(self.end, (len(inputs), 1, self.hidden))
+        end = jnp.broadcast_to(self.readout.end, (len(inputs), 1, self.hidden))
         annotations = jnp.concatenate([end, outputs], axis=1)
-        pointer_keys = None
-        if self.output == "pointer":
-            pointer_keys = self._project(self.pointer, annotations)
         return PointerMemory(
             entries=entries,
             annotations=annotations,
             mask=jnp.pad(valid, ((0, 0), (1, 0)), constant_values=True),
-            read_keys=tuple(self._project(score, annotations) for score in self.reads),
-            pointer_keys=pointer_keys,
+            keys=tuple(_project(s, annotations) for s in self.readout.scores),
             start=start,
         )
 
@@ -298,17 +374,8 @@ class PointerNetwork(nn.Module):
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, *carry.states, self.decoder_state())
-        logits, weights, _ = self._readout(state[..., : self.hidden], memory)
+        logits, weights, _ = self.readout(state[..., : self.hidden], memory)
         return carry.after((state,)), logits, weights
-
-    def _score(self, inits: Init) -> Score:
-        return Score(
-            self.score,
-            hidden=self.score_hidden,
-            max_length=self.max_inputs + 1,
-            matrix_init=inits.score,
-            vector_init=inits.score_vector,
-        )
 
     def _gates(self, gates: Gates, entries: jax.Array) -> jax.Array:
         """Computes the contribution [..., G] of entries [..., F + 1] to the gates."""
@@ -318,52 +385,25 @@ class PointerNetwork(nn.Module):
         folded = self.table(entries.shape[-1] - 1) @ kernel  # [F + 1, G]
         return linear(entries, folded) + bias
 
-    def _readout(
-        self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
-        """Returns logits and weights [B, Q, S + 1], if any, and the query [B, Q, D]."""
-        return (self._point if self.output == "pointer" else self._classify)(d, memory)
 
-    def _point(
-        self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Computes u_ij = v tanh(W_1 e_j + W_2 d_i) and softmax_j(u_i): section 2.3.
+def _project(score: Score, e: jax.Array) -> jax.Array:
+    """Projects annotations [B, S + 1, D] to keys W_1 e_j [B, S + 1, A or D]."""
+    parameters = score.parameters(e.shape[-1], e.shape[-1])
+    return SCORES[score.function].project(e, **parameters)
 
-        Glimpses update the query d_i first.
-        """
-        mask = memory.mask[:, None]
-        for score, keys in zip(self.reads, memory.read_keys, strict=True):
-            u = self._compare(score, d, keys)  # d <- d + sum_j softmax_j(u_j) e_j
-            d = d + attend(u, memory.annotations, mask=_without_end(mask)).context
-        # u_ij = v tanh(W_1 e_j + W_2 d_i), with W_1 e_j computed once
-        u = self._compare(self.pointer, d, memory.pointer_keys)
-        p = masked_softmax(u, mask)  # p(C_i = j)
-        return masked_scores(u, mask), p, d
 
-    def _classify(
-        self, d: jax.Array, memory: PointerMemory
-    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
-        """Computes the classes of a baseline, from d_i and what it attends to."""
-        mask, weights, x = memory.mask[:, None], None, d
-        if self.output == "attention":
-            (score,), (keys,) = self.reads, memory.read_keys
-            u = self._compare(score, d, keys)
-            context, weights = attend(u, memory.annotations, mask=_without_end(mask))
-            x = jnp.concatenate([d, context], axis=-1)
-        classes = self.classes(x)[..., : mask.shape[-1]]
-        return masked_scores(classes, mask), weights, d
+def _compare(score: Score, d: jax.Array, keys: jax.Array) -> jax.Array:
+    """Computes scores [B, Q, S + 1] of states [B, Q, D] and projected keys."""
+    function, parameters = SCORES[score.function], score.parameters(*d.shape[-1:] * 2)
+    query = function.project_query(d, **parameters)  # W_2 d_i
+    return function.compare(query, keys, **parameters)
 
-    def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
-        """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""
-        parameters = score.parameters(self.hidden, self.hidden)
-        return SCORES[self.score].project(annotations, **parameters)
 
-    def _compare(self, score: Score, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """Computes scores [B, Q, S + 1] of queries [B, Q, D] and projected keys."""
-        parameters = score.parameters(self.hidden, self.hidden)
-        function = SCORES[self.score]
-        query = function.project_query(query, **parameters)
-        return function.compare(query, keys, **parameters)
+def _details(
+    score: Score, d: jax.Array, e: jax.Array, mask: jax.Array
+) -> ScoreDetails | None:
+    """Details of scores of states [B, Q, D] and annotations [B, S + 1, D]."""
+    return score_details(score.parts(d[:, None], e[:, None]), mask[:, None])
 
 
 def _without_end(mask: jax.Array) -> jax.Array:
