@@ -122,7 +122,7 @@ class VisualQuestions(nn.Module):
     def record(
         self,
         weights: jax.Array,
-        parts: Callable[[], ScoreParts | list[ScoreParts] | None],
+        parts: Callable[[], ScoreParts | list[ScoreParts | None]],
         queries: str,
     ) -> None:
         """Sows the weights [B, G, L] of all glimpses or hops."""
@@ -163,15 +163,13 @@ class ShowAskAttendAnswer(VisualQuestions):
         self.lstm = Recurrence("lstm", self.hidden, STANDARD)
         self.layer, self.output = Dense(self.classifier), Dense(self.answers)
         self.score_function = MATCHING_SCORES[self.score]
-        self.has_vector = "v" in self.score_function.parameters
-        if not self.glimpses:
-            return
-        rows = 1 if self.has_vector else self.glimpses
-        self.query = Dense(rows * self.score_hidden)  # W
-        self.key = Dense(self.score_hidden, use_bias=False)  # U
-        if self.has_vector:
+        self.v = None
+        if self.glimpses and "v" in self.score_function.parameters:
             init = nn.initializers.xavier_uniform()
             self.v = self.param("v", init, (self.glimpses, self.score_hidden))
+        rows = self.glimpses if self.v is None else 1
+        self.query = Dense(rows * self.score_hidden)  # W
+        self.key = Dense(self.score_hidden, use_bias=False)  # U
 
     def answer(
         self, regions: jax.Array, question: jax.Array, *, train: bool
@@ -179,24 +177,20 @@ class ShowAskAttendAnswer(VisualQuestions):
         """Returns the logits [B, W] of regions [B, L, E] and questions [B, T]."""
         drop = functools.partial(self.drop, deterministic=not train)
         phi = cosine_scores.project(regions)  # phi_l / |phi_l|, or 0
-        s = self.ask(question, train=train)  # [B, D]
+        words = drop(self.embedding_table[question])  # E q, [B, T, N]
+        _, carry = self.lstm(nn.tanh(words), question != PAD)
+        s = carry[:, self.hidden :]  # the cell, beside the hidden state; [B, D]
         if self.glimpses:
-            query = self.query(drop(s)).reshape(len(s), -1, 1, self.score_hidden)
-            key = self.key(drop(phi))[:, None]  # [B, 1, L, A]
-            v = {"v": self.v} if self.has_vector else {}
-            scores = self.score_function.compare(query, key, **v)[:, :, 0]  # [B, G, L]
-            x, alpha = self.read(scores, phi, train=train)  # [B, G, E]
+            query = self.query(drop(s)).reshape(len(s), -1, 1, self.score_hidden)  # W s
+            key = self.key(drop(phi))[:, None]  # U phi, [B, 1, L, A]
+            # v_g ReLU(W s + U phi), [B, G, L]
+            scores = self.score_function.compare(query, key, v=self.v)[:, :, 0]
+            x, alpha = self.read(scores, phi, train=train)  # sum_l alpha_gl phi_l
             self.record(alpha, lambda: self.parts(query, key), "glimpses")
         else:
             x = phi.mean(1, keepdims=True)
         x = jnp.concatenate([x.reshape(len(x), -1), s], -1)  # [x_1; ...; x_G; s]
         return self.output(drop(nn.relu(self.layer(drop(x)))))
-
-    def ask(self, question: jax.Array, *, train: bool) -> jax.Array:
-        """Returns the last cell state s [B, D] of the LSTM over questions [B, T]."""
-        words = self.drop(self.embedding_table[question], deterministic=not train)
-        _, carry = self.lstm(nn.tanh(words), question != PAD)
-        return carry[:, self.hidden :]  # h and c are side by side
 
     def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | list[ScoreParts]:
         """Returns the parts of the scores; a list by glimpse if each has its own v_g.
@@ -205,9 +199,9 @@ class ShowAskAttendAnswer(VisualQuestions):
             query: [B, G or 1, 1, A], W s.
             key: [B, 1, L, A], U phi.
         """
-        if self.has_vector:
-            return [self.score_function.parts(query, key, v=v) for v in self.v]
-        return self.score_function.parts(jnp.swapaxes(query, 1, 2), key)
+        if self.v is None:
+            return self.score_function.parts(jnp.swapaxes(query, 1, 2), key)
+        return [self.score_function.parts(query, key, v=v) for v in self.v]
 
 
 class SpatialMemoryNetwork(VisualQuestions):
@@ -242,33 +236,32 @@ class SpatialMemoryNetwork(VisualQuestions):
         drop = functools.partial(self.drop, deterministic=not train)
         valid = question != PAD  # [B, T]
         words = drop(self.embedding_table[question]) * valid[..., None]  # V, [B, T, N]
-        ones = nn.initializers.ones
-        w = self.param("bag", ones, question.shape[1:])  # a weight of each position
-        o = jnp.einsum("t,btn->bn", w, words)[:, None]  # the question, [B, 1, N]
+        w = self.param("bag", nn.initializers.ones, question.shape[1:])
+        bag = jnp.einsum("t,btn->bn", w, words)[:, None]  # w V, [B, 1, N]
         places = self.attention(regions)  # A phi, [B, L, N]
         correlation = self.compare[0](words, places)  # C, [B, T, L]
         scores = word_guided_scores(correlation, valid)
-        memories = [evidence(regions) for evidence in self.evidence]  # E_k phi
-        weights, hops = [], []
-        for hop, memory in enumerate(memories):  # [B, L, N]
-            if hop:
-                scores = self.compare[hop](o, memories[hop - 1])  # [B, 1, L]
-                hops.append((self.compare[hop], o, memories[hop - 1]))
-            context, alpha = self.read(scores, memory, train=train)
-            o = context + o
+        evidence = [layer(regions) for layer in self.evidence]  # E_k phi, [B, L, N]
+        context, alpha = self.read(scores, evidence[0], train=train)
+        o, weights = [context + bag], [alpha]  # o_1, [B, 1, N]
+        for hop in range(1, self.hops):
+            scores = self.compare[hop](o[-1], evidence[hop - 1])  # (E_1 phi) o_1
+            context, alpha = self.read(scores, evidence[hop], train=train)
+            o.append(context + o[-1])  # o_2
             weights.append(alpha)
 
-        def parts() -> list[ScoreParts] | None:
+        def parts() -> list[ScoreParts | None]:
             first = self.compare[0].parts(words, places)
-            if first is None:
-                return None
-            return [
-                word_guided_parts(first, correlation, valid),
-                *(score.parts(o[:, None], key[:, None]) for score, o, key in hops),
-            ]
+            later = (
+                score.parts(query[:, None], key[:, None])
+                for score, query, key in zip(
+                    self.compare[1:], o, evidence, strict=False
+                )
+            )
+            return [word_guided_parts(first, correlation, valid), *later]
 
         self.record(jnp.concatenate(weights, 1), parts, "hops")
-        return self.output(drop(nn.relu(o[:, 0])))
+        return self.output(drop(nn.relu(o[-1][:, 0])))
 
 
 def word_guided_scores(correlation: jax.Array, valid: jax.Array) -> jax.Array:
@@ -285,21 +278,24 @@ def word_guided_scores(correlation: jax.Array, valid: jax.Array) -> jax.Array:
 
 
 def word_guided_parts(
-    parts: ScoreParts, correlation: jax.Array, valid: jax.Array
-) -> ScoreParts:
+    parts: ScoreParts | None, correlation: jax.Array, valid: jax.Array
+) -> ScoreParts | None:
     """Parts of `word_guided_scores`.
 
     The key of a region includes its best word, since each region has another: the term
     of a unit is 1 (word_a key_a) or, of an additive score, v_a f(0 + (word_a + key_a)).
 
     Args:
-        parts: those of the correlation, with query [B, T, A] and key [B, L, A].
+        parts: those of the correlation, with query [B, T, A] and key [B, L, A]; None
+            for a score without parts.
         correlation: [B, T, L].
         valid: bool [B, T], False at padding.
 
     Returns:
-        The parts of scores [B, 1, 1, L].
+        The parts of scores [B, 1, 1, L], if any.
     """
+    if parts is None:
+        return None
     best = jnp.where(valid[..., None], correlation, -jnp.inf).argmax(1)  # [B, L]
     word = jnp.take_along_axis(parts.query, best[..., None], 1)  # [B, L, A]
     is_product = parts.v is None
