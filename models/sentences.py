@@ -17,7 +17,8 @@ embedding; D width of a state.
 Differs from the paper: embeddings are not pre-trained.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,25 @@ from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import LSTMNLayer
 from models.recording import score_details, sow_attention
 from models.recurrent import STANDARD, Recurrence
+
+
+class Reading(NamedTuple):
+    """States of sentences that were read.
+
+    Attributes:
+        hidden: [B, T, D], h_t of the last layer.
+        valid: bool [B, T], False at padding.
+        tapes: the tape of each layer; empty unless the layers are LSTMNs.
+    """
+
+    hidden: jax.Array
+    valid: jax.Array
+    tapes: list[Tape]
+
+    def mean(self) -> jax.Array:
+        """Mean state [B, D] of the tokens."""
+        valid = self.valid[..., None]
+        return jnp.sum(self.hidden * valid, 1) / jnp.maximum(valid.sum(1), 1)
 
 
 class SentenceClassifier(nn.Module):
@@ -122,61 +142,56 @@ class SentenceClassifier(nn.Module):
         Returns:
             [B, classes] logits.
         """
-        tapes, features = self.read(
-            self.first, batch["first"], source=None, train=train
-        )
+        first = self.read(self.first, batch["first"], train=train)
+        features = first.mean()
         if "second" in batch:
-            source = tapes if self.fusion == "deep" else None
-            others, means = self.read(
-                self.second, batch["second"], source=source, train=train
-            )
+            sources = first.tapes if self.fusion == "deep" else ()
+            second = self.read(self.second, batch["second"], sources, train=train)
             if self.fusion == "shallow":
-                means = self.fuse_shallow(others[-1], tapes[-1])
-            features = jnp.concatenate([features, means], -1)
+                second = second._replace(hidden=self.fuse_shallow(second, first))
+            features = jnp.concatenate([features, second.mean()], -1)
         for dense in self.dense:
             features = self.drop(nn.relu(dense(features)), deterministic=not train)
         return self.output(features)
 
     def read(
-        self, stack: list, tokens: jax.Array, source: list[Tape] | None, *, train: bool
-    ) -> tuple[list[Tape], jax.Array]:
-        """Reads sentences; returns the tape of each layer and the mean state [B, D]."""
-        mask = tokens != PAD
-        embedded = self.drop(self.table[tokens], deterministic=not train)
-        x, tapes = embedded, []
+        self,
+        stack: Sequence[Any],
+        tokens: jax.Array,
+        sources: Sequence[Tape] = (),
+        *,
+        train: bool,
+    ) -> Reading:
+        """Reads sentences [B, T], with deep fusion if there is a source per layer."""
+        valid, tapes = tokens != PAD, []
+        hidden = embedded = self.drop(self.table[tokens], deterministic=not train)
         for number, layer in enumerate(stack):
+            x = hidden
             if number:  # skip connection
-                x = jnp.concatenate([x, embedded], -1)
+                x = jnp.concatenate([hidden, embedded], -1)
             if self.encoder == "lstmn":
-                other = source[number] if source else None
-                tape, _ = layer(x, mask=mask, source=other)
+                source = sources[number] if sources else None
+                tape, _ = layer(x, mask=valid, source=source)
+                hidden = tape.key
+                tapes.append(tape)
             else:
-                hidden, _ = layer(x, mask)
-                tape = Tape(hidden, hidden, mask)  # shallow fusion reads only h_i
-            x = tape.key
-            tapes.append(tape)
-        return tapes, _mean(x, mask)
+                hidden, _ = layer(x, valid)
+        return Reading(hidden, valid, tapes)
 
-    def fuse_shallow(self, tape: Tape, source: Tape) -> jax.Array:
-        """Mean [B, D] of the second sentence's states, fused with the first's."""
-        h, gamma = tape.key, source.key  # states of the second and the first sentence
-        mask = padding_mask(source.valid)
+    def fuse_shallow(self, second: Reading, first: Reading) -> jax.Array:
+        """States of the second sentence, fused with those of the first: [B, T, D]."""
+        h, gamma, mask = second.hidden, first.hidden, padding_mask(first.valid)
         # p_j^t = softmax_j(score(h_t, gamma_j)), context sum_j p_j^t gamma_j
-        context, weights = attend(self.inter(h, gamma), gamma, mask=mask)
-        q, k = h[:, None], gamma[:, None]
+        context, p = attend(self.inter(h, gamma), gamma, mask=mask)
+        fused = nn.tanh(self.fuse(jnp.concatenate([h, context], -1)))
         sow_attention(
             self,
-            weights[:, None],
-            lambda: score_details(self.inter.parts(q, k), mask[:, None]),
+            p[:, None],
+            lambda: score_details(
+                self.inter.parts(h[:, None], gamma[:, None]), mask[:, None]
+            ),
             kind="cross",
             queries="tokens",
             keys="source",
         )
-        fused = nn.tanh(self.fuse(jnp.concatenate([h, context], -1)))
-        return _mean(fused, tape.valid)
-
-
-def _mean(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean [B, D] of x [B, T, D] where the mask [B, T] is True."""
-    mask = mask[..., None]
-    return jnp.sum(x * mask, 1) / jnp.maximum(mask.sum(1), 1)
+        return fused
