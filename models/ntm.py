@@ -79,6 +79,18 @@ class NTMCarry(NamedTuple):
     weights: jax.Array  # [B, H, N], read heads first
 
 
+class HeadParameters(NamedTuple):
+    """Parameters that the controller emits for its heads: section 3.3."""
+
+    key: jax.Array  # [..., H, M], k_t
+    strength: jax.Array  # [..., H], beta_t
+    gate: jax.Array  # [..., H], g_t
+    shifts: jax.Array  # [..., H, J], s_t
+    sharpening: jax.Array  # [..., H], gamma_t
+    erase: jax.Array  # [..., W, M], e_t
+    add: jax.Array  # [..., W, M], a_t
+
+
 class NeuralTuringMachine(nn.Module):
     """Neural Turing Machine; maps a sequence to logits of the same length.
 
@@ -118,12 +130,13 @@ class NeuralTuringMachine(nn.Module):
         check_fields(self)
         n, zeros = self.hidden, nn.initializers.zeros
         if self.controller == "lstm":
+            gates = 4 * n  # G
             self.gates = Gates("lstm", n, STANDARD)
             self.recurrent = StateMatrices("lstm", n, STANDARD)
             self.first_state = self.param("first_state", zeros, (2 * n,))
         else:
+            gates = n
             self.gates = Dense(n)
-        gates = 4 * n if self.controller == "lstm" else n  # G
         heads = self.read_heads + self.write_heads
         size = heads * self._addressing_width + self.write_heads * 2 * self.width  # P
         reads = self.read_heads * self.width
@@ -166,15 +179,12 @@ class NeuralTuringMachine(nn.Module):
 
         @functools.cache  # both records have the same details
         def details() -> MemoryDetails:
-            parameters = self._head_parameters(
-                hidden @ self.to_heads + self.to_heads_bias
-            )
-            parameters = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), parameters)
+            heads = self._heads(hidden @ self.to_heads + self.to_heads_bias)
+            heads = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), heads)
             start = self._start(len(inputs))
             return MemoryDetails(
                 weights,
-                **parameters[0],
-                **parameters[1],
+                **heads._asdict(),
                 start=start.memory.mT,
                 focus=start.weights,
                 inputs=inputs,
@@ -192,6 +202,12 @@ class NeuralTuringMachine(nn.Module):
         self, w: Any, bias: jax.Array, carry: NTMCarry, gates: jax.Array
     ) -> tuple[NTMCarry, tuple[jax.Array, jax.Array, jax.Array]]:
         """Computes one step of controller and heads: section 3.
+
+            w^c = softmax_i(beta K[k, M_{t-1}(i)]),  K the cosine               (5), (6)
+            w^g = g w^c + (1 - g) w_{t-1},  w~ = w^g * s (circular)             (7), (8)
+            w_t = w~^gamma / sum_i w~(i)^gamma                                       (9)
+            r_t = sum_i w_t(i) M_{t-1}(i)                                            (2)
+            M_t(i) = M_{t-1}(i) (1 - w_t(i) e_t) + w_t(i) a_t                   (3), (4)
 
         Args:
             w: the matrices of the read vectors [R M, G], of an LSTM controller or None,
@@ -211,40 +227,41 @@ class NeuralTuringMachine(nn.Module):
             hidden = state[..., : self.hidden]
         else:
             state, hidden = None, nn.tanh(gates)
-        addressing, writing = self._head_parameters(hidden @ to_heads + bias)
-
-        # Eqs. 5 to 9.
-        weights = address(carry.memory, carry.weights, **addressing)
-        read_weights, write_weights = jnp.split(weights, [self.read_heads], axis=-2)
-        reads = read(read_weights, carry.memory)  # eq. 2
+        heads = self._heads(hidden @ to_heads + bias)
+        weights = address(  # eqs. 5 to 9
+            carry.memory,
+            carry.weights,
+            key=heads.key,
+            strength=heads.strength,
+            gate=heads.gate,
+            shifts=heads.shifts,
+            sharpening=heads.sharpening,
+        )
+        w_read, w_write = jnp.split(weights, [self.read_heads], axis=-2)
+        reads = read(w_read, carry.memory)  # eq. 2
+        memory = write(carry.memory, w_write, heads.erase, heads.add)  # eqs. 3, 4
         reads = reads.reshape(carry.reads.shape)
-        # Eqs. 3 and 4.
-        memory = write(carry.memory, write_weights, **writing)
-
         carry = NTMCarry(state=state, reads=reads, memory=memory, weights=weights)
         carry = bounded_gradient(carry, _MAX_GRADIENT)
         return carry, (hidden, reads, weights)
 
     @nn.nowrap
-    def _head_parameters(
-        self, x: jax.Array
-    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """Returns the arguments of `address` and of `write` from x [..., B, 1, P]."""
+    def _heads(self, x: jax.Array) -> HeadParameters:
+        """Splits the controller's output x [..., B, 1, P] into head parameters."""
         heads, m = self.read_heads + self.write_heads, self.width
         addressing, writing = jnp.split(x, [heads * self._addressing_width], axis=-1)
         batch = x.shape[:-2]
         addressing = addressing.reshape(*batch, heads, self._addressing_width)
         writing = writing.reshape(*batch, self.write_heads, 2 * m)
         erase, add = jnp.split(writing, 2, axis=-1)
-        return (
-            dict(
-                key=nn.tanh(addressing[..., :m]),  # k_t
-                strength=nn.softplus(addressing[..., m]),  # beta_t
-                gate=nn.sigmoid(addressing[..., m + 1]),  # g_t
-                shifts=nn.softmax(addressing[..., m + 2 : -1]),  # s_t
-                sharpening=1 + nn.softplus(addressing[..., -1]),  # gamma_t
-            ),
-            dict(erase=nn.sigmoid(erase), add=nn.tanh(add)),  # e_t, a_t
+        return HeadParameters(
+            key=nn.tanh(addressing[..., :m]),
+            strength=nn.softplus(addressing[..., m]),
+            gate=nn.sigmoid(addressing[..., m + 1]),
+            shifts=nn.softmax(addressing[..., m + 2 : -1]),
+            sharpening=1 + nn.softplus(addressing[..., -1]),
+            erase=nn.sigmoid(erase),
+            add=nn.tanh(add),
         )
 
     def _start(self, batch: int) -> NTMCarry:
