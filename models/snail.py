@@ -21,7 +21,7 @@ value of attention.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -240,7 +240,10 @@ class Snail(nn.Module):
         return self._read(x)[0]
 
     @nn.compact
-    def _read(self, x: jax.Array, past: Past | None = None) -> tuple[Any, Any, Any]:
+    def _read(
+        self, x: jax.Array, past: Past | None = None
+    ) -> tuple[jax.Array, tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+        """Returns the output, and the keys and values of each attention block."""
         keys, values = [], []
         for block in self.blocks:
             if isinstance(block, int):
