@@ -146,15 +146,13 @@ class RecurrentVisualAttention(nn.Module):
             [B, K, W] logits.
         """
         h = jnp.zeros((len(image), self.hidden))
-        locations, samples = [self._first(len(image), train=train)], []
+        location, locations, samples = self._first(len(image), train=train), [], []
         for t in range(self.glimpses):
-            g = self.glimpse(image, locations[t])
+            locations.append(location)
+            g = self.glimpse(image, location)  # g_t = f_g(rho(x, l_t))
             h = nn.relu(self.state(h) + self.input(g))  # h_t = f_h(h_{t-1}, g_t)
             if t + 1 < self.glimpses:
                 location, sample = self._next(h, train=train)
-                if self.policy != "learned":
-                    location = self._first(len(image), train=train)
-                locations.append(location)
                 samples.append(sample)
         sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train and self.policy == "learned" and samples:
@@ -169,15 +167,19 @@ class RecurrentVisualAttention(nn.Module):
         return jnp.zeros((batch, 2))
 
     def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
-        """Samples l_{t+1} [B, 2], given the state h_t [B, D]."""
+        """Samples l_{t+1} ~ N(f_l(h_t), std^2) [B, 2], given the state h_t [B, D].
+
+        If the policy is not learned, l_{t+1} is chosen as l_1.
+        """
         x = jax.lax.stop_gradient(h)
         baseline = self.expected(x)[:, 0]  # b_t
         if self.locator_hidden:
             x = nn.relu(self.locator_layer(x))
-        mean = jnp.tanh(self.gain * self.locator(x))
-        samples = train and self.policy == "learned"
-        rng = self.make_rng("glimpse") if samples else None
-        return sample_location(mean, self.std, baseline, rng)
+        mean = jnp.tanh(self.gain * self.locator(x))  # f_l(h_t)
+        learned = self.policy == "learned"
+        rng = self.make_rng("glimpse") if train and learned else None
+        location, sample = sample_location(mean, self.std, baseline, rng)
+        return location if learned else self._first(len(h), train=train), sample
 
 
 def sample_location(
@@ -300,20 +302,22 @@ class DeepRecurrentAttention(nn.Module):
         """
         batch = len(image)
         zeros = jnp.zeros((batch, self.hidden))
-        lower, upper = (zeros, zeros), (zeros, zeros)  # cell and state of each layer
+        r2 = zeros
         if self.context:
             shape = (batch, self.context, self.context, image.shape[-1])
             coarse = jax.image.resize(image, shape, "linear")
-            upper = (zeros, nn.tanh(self.context_network(coarse)))  # r2_0
+            r2 = nn.tanh(self.context_network(coarse))  # C(coarse x)
+        lower, upper = (zeros, zeros), (zeros, r2)  # cell and state of each layer
         locations, samples, logits = [], [], []
         for _ in range(self.outputs):
             for _ in range(self.glimpses):
-                location, sample = self._emit(upper[1], train=train)
+                location, sample = self._emit(r2, train=train)  # l_n ~ N(E(r2), std^2)
                 locations.append(location)
                 samples.append(sample)
-                lower, r1 = self.lower(lower, self._glimpse(image, location))
-                upper, _ = self.upper(upper, jax.lax.stop_gradient(r1))
-            logits.append(self.classifier(r1))
+                g = self._glimpse(image, location)  # G_image(x_n) G_loc(l_n)
+                lower, r1 = self.lower(lower, g)
+                upper, r2 = self.upper(upper, jax.lax.stop_gradient(r1))
+            logits.append(self.classifier(r1))  # O(r1_n)
         sow(self, GlimpseRecord(jnp.stack(locations, 1), self.size, self.scales))
         if train:
             sow(self, jax.tree.map(lambda *x: jnp.stack(x, 1), *samples))
