@@ -29,8 +29,9 @@ from attention.fast.scan import Matrix
 from base.ranges import LAYERS, SIZE
 from models.cells import CELLS, CellMatrices
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.initializers import Init, orthogonal
 from models.layers import PAD, Dense, logits
-from models.recurrent import Encoder, Init, Maxout, orthogonal
+from models.recurrent import Encoder, Maxout
 from models.source_attention import AttendedSource, SourceMemory
 
 
@@ -121,7 +122,7 @@ class Bahdanau(AttentiveDecoder):
         self, memory: SourceMemory
     ) -> tuple[tuple[Matrix, CellMatrices], AttendedSource]:
         """Returns C h_j [B, S, G] and U, and the source with its attention."""
-        (u,) = self.stack.matrices().recurrent
+        (u,) = self.stack.recurrent()
         return (memory.values, u), self.cross_attention.source(memory)
 
     @nn.nowrap

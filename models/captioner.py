@@ -36,8 +36,8 @@ from models.encoder_decoder import (
     Step,
     StepInput,
 )
+from models.initializers import Init, uniform_init
 from models.layers import Dense, Dropout, LayerNorm, logits
-from models.recurrent import Init, uniform_init
 from models.source_attention import SourceMemory
 
 ENCODERS = ("cnn", "maps")
@@ -201,7 +201,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         The matrices are a_i [B, S, E], that of z_t [E, G], that of the selector [D, 1],
         and U.
         """
-        (u,) = self.stack.matrices().recurrent
+        (u,) = self.stack.recurrent()
         w_beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
         return (memory.values, self.w_context, w_beta, u), (source, bias)
@@ -257,13 +257,13 @@ class ShowAndTell(Captioner):
         """Feeds the image to the LSTM as its first input: eq. 10."""
         annotations = self.annotate(source, train=train)
         gates = self.gates(annotations.mean(1) @ self.from_image)
-        cell, (state,) = CELLS[self.cell], self.stack.matrices().recurrent
+        cell, (state,) = CELLS[self.cell], self.stack.recurrent()
         zeros = jnp.zeros((len(gates), cell.carry_width * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))
 
     def prepare(self, memory: ImageState) -> tuple[CellMatrices, None]:
         """Returns the recurrent matrices U; the image is in the state."""
-        return self.stack.matrices().recurrent[0], None
+        return self.stack.recurrent()[0], None
 
     @nn.nowrap
     def advance(

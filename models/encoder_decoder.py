@@ -22,8 +22,9 @@ from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
+from models.initializers import STANDARD, Init
 from models.layers import BOS, Dropout, check_fields
-from models.recurrent import STANDARD, Gates, Init, Stack
+from models.recurrent import Gates, Stack
 from models.sharding import RECURRENT
 from models.source_attention import SourceAttention
 

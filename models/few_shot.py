@@ -35,9 +35,10 @@ from attention.scores import SCORES
 from base.devices import data_axis
 from base.ranges import COUNT, LAYERS, SIZE, Choice
 from models.attention import Score
+from models.initializers import STANDARD
 from models.layers import Dense, check_fields
 from models.recording import score_details, sow_attention
-from models.recurrent import STANDARD, Recurrence
+from models.recurrent import Recurrence
 from models.snail import FEW_SHOT, Snail, check_blocks
 
 _MOMENTUM = 0.9  # of the moving averages of batch norm

@@ -28,8 +28,9 @@ from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.initializers import Init, uniform_init
 from models.layers import Dense, Dropout, logits
-from models.recurrent import Encoder, Init, uniform_init
+from models.recurrent import Encoder
 from models.source_attention import SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
@@ -211,8 +212,9 @@ class ListenAttendSpell(AttentiveDecoder):
 
         The matrices are h_u [B, S, E], that of c_{i-1} [E, G], and the stack's.
         """
-        matrices = memory.values, self.w_context, self.stack.matrices()
-        return matrices, (self.cross_attention.source(memory), self.stack.biases())
+        stack, biases = self.stack.parameters()
+        source = self.cross_attention.source(memory)
+        return (memory.values, self.w_context, stack), (source, biases)
 
     def previous(
         self, target: jax.Array, memory: SourceMemory, *, train: bool

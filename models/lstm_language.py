@@ -20,8 +20,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import FRACTION, LAYERS, SIZE
+from models.initializers import STANDARD
 from models.layers import Dropout, check_fields, logits
-from models.recurrent import STANDARD, Recurrence
+from models.recurrent import Recurrence
 
 
 class LSTMLanguageModel(nn.Module):

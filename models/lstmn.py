@@ -36,10 +36,11 @@ from attention.tape import Tape, empty_tape, read_tape, token_weights
 from base.ranges import SIZE, Choice
 from base.records import ScoreDetails
 from models.attention import MATCHING_SCORES, glorot_uniform
+from models.initializers import STANDARD
 from models.layers import Dense
 from models.lstm_language import LSTMLanguageModel
 from models.recording import score_details, sow_attention
-from models.recurrent import STANDARD, Gates, StateMatrices
+from models.recurrent import Gates, StateMatrices
 
 
 class TapeMatrices(NamedTuple):

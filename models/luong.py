@@ -25,8 +25,9 @@ from flax import linen as nn
 from base.ranges import DEPTH, LAYERS, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.initializers import Init, uniform_init
 from models.layers import PAD, Dense, logits
-from models.recurrent import RESIDUALS, Encoder, Init, uniform_init
+from models.recurrent import RESIDUALS, Encoder
 from models.source_attention import SourceMemory
 
 
@@ -134,8 +135,9 @@ class Luong(AttentiveDecoder):
         half of W_c for h_t [D, D], that of input feeding [D, G], and the stack's.
         """
         feed = self.feed if self.input_feeding else None
-        matrices = memory.values, self.attend_state, feed, self.stack.matrices()
-        return matrices, (self.cross_attention.source(memory), self.stack.biases())
+        stack, biases = self.stack.parameters()
+        source = self.cross_attention.source(memory)
+        return (memory.values, self.attend_state, feed, stack), (source, biases)
 
     @nn.nowrap
     def advance(

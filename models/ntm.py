@@ -34,9 +34,10 @@ from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
 from base.records import MemoryDetails
 from models.cells import batch_first, lstm, time_first
+from models.initializers import STANDARD
 from models.layers import Dense, check_fields
 from models.recording import sow_attention
-from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
+from models.recurrent import Gates, Recurrence, StateMatrices
 
 _UNROLLED = Range(1, 32, whole=True)  # a step has code for each
 _SLOTS = Range(1, 10_000, whole=True)

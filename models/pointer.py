@@ -39,9 +39,10 @@ from base.records import ScoreDetails
 from models.attention import Score
 from models.cells import CELLS, run_cell, time_first
 from models.encoder_decoder import DecoderCarry
+from models.initializers import STANDARD, Init, uniform_init
 from models.layers import Dense, check_fields
 from models.recording import score_details, sow_attention
-from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
+from models.recurrent import Gates, StateMatrices
 
 
 class PointerMemory(NamedTuple):

@@ -3,14 +3,15 @@
 A step is split in two: `Gates` computes W x + b for all steps at once, `StateMatrices`
 holds U, and `cell.step(gates, carry, U)` advances. `Recurrence` runs one cell over a
 sequence; `Encoder` stacks recurrences; `Stack` holds a decoder's layers, advanced one
-step at a time; `Init` says how each is initialised.
+step at a time.
 
 Axes: ... any batch; B batch; S source positions; T target steps; R hypotheses that
 share one source; C width of an embedding; D width of a state; E width of an annotation;
 G width of a cell's gates; l maxout units; W vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -21,82 +22,12 @@ from attention.fast.dropout import dropout
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix
 from models.cells import CELLS, CellMatrices, run_cell, time_first
+from models.initializers import Init, lstm_bias
 from models.layers import Dense, Dropout
 
 
-class Init(NamedTuple):
-    """Initializers of a model's parameters; biases start at 0, except `forget`.
-
-    Attributes:
-        kernel: for matrices that multiply an input.
-        recurrent: for matrices [D, k D] that multiply a state.
-        embedding: for embedding and output matrices [W, ...].
-        score: for matrices of a score and an alignment; None for the defaults of
-            `models.attention`.
-        score_vector: for vectors of a score; None for the default.
-        forget: initial bias of an LSTM's forget gate; 1 in Jozefowicz et al. (2015).
-    """
-
-    kernel: Callable
-    recurrent: Callable
-    embedding: Callable
-    score: Callable | None = None
-    score_vector: Callable | None = None
-    forget: float = 0.0
-
-
-def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax.Array:
-    """Initializer of k random orthogonal matrices side by side.
-
-    Args:
-        rng: PRNG key.
-        shape: (D, k D).
-        dtype: dtype of the matrices.
-
-    Returns:
-        [D, k D].
-    """
-    width, total = shape
-    init = nn.initializers.orthogonal()
-    # In a loop: concurrent batched factorisations can wait for each other on a CPU.
-    blocks = [
-        init(block_rng, (width, width), dtype)
-        for block_rng in jax.random.split(rng, total // width)
-    ]
-    return jnp.concatenate(blocks, axis=1)
-
-
-def uniform_init(limit: float) -> Init:
-    """Uniform initializers U(-limit, limit) of all parameters except biases.
-
-    The limit is 0.08 in Sutskever et al. (2014), section 3.4, and 0.1 in Luong et al.
-    (2015), section 4.1.
-
-    Args:
-        limit: positive bound of the absolute values.
-
-    Returns:
-        An `Init` whose forget bias is 0.
-    """
-
-    def init(rng, shape, dtype=jnp.float32):
-        return jax.random.uniform(rng, shape, dtype, -limit, limit)
-
-    return Init(
-        kernel=init, recurrent=init, embedding=init, score=init, score_vector=init
-    )
-
-
-STANDARD = Init(
-    kernel=nn.initializers.xavier_uniform(),
-    recurrent=orthogonal,
-    embedding=nn.initializers.variance_scaling(1.0, "fan_out", "normal"),
-    forget=1.0,
-)
-
-
-class RecurrentPart(nn.Module):
-    """Base class of the parts of a recurrent layer.
+class StateMatrices(nn.Module):
+    """Recurrent matrices of a cell.
 
     Attributes:
         cell: a key of `CELLS`.
@@ -107,10 +38,6 @@ class RecurrentPart(nn.Module):
     cell: str
     features: int
     inits: Init
-
-
-class StateMatrices(RecurrentPart):
-    """Recurrent matrices of a cell."""
 
     @nn.compact
     def __call__(self) -> CellMatrices:
@@ -124,29 +51,30 @@ class StateMatrices(RecurrentPart):
         )
 
 
-class Gates(RecurrentPart):
-    """The input's contribution x W + b to the gates of a cell."""
+class Gates(nn.Module):
+    """The input's contribution x W + b to the gates of a cell.
+
+    The fields are those of `StateMatrices`.
+    """
+
+    cell: str
+    features: int
+    inits: Init
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Computes [..., G] from [..., C]."""
-        kernel, bias = self.parameters(x.shape[-1])
-        return linear(x, kernel) + bias
+        w, b = self.parameters(x.shape[-1])
+        return linear(x, w) + b
 
     @nn.compact
     def parameters(self, width: int) -> tuple[jax.Array, jax.Array]:
         """Returns W [C, G] and b [G] for inputs of this width."""
-        gates, n = CELLS[self.cell].input_width * self.features, self.features
-
-        def bias(rng, shape, dtype=jnp.float32):
-            zeros = jnp.zeros(shape, dtype)
-            if self.cell != "lstm":
-                return zeros
-            return zeros.at[n : 2 * n].set(self.inits.forget)
-
-        return (
-            self.param("kernel", self.inits.kernel, (width, gates)),
-            self.param("bias", bias, (gates,)),
-        )
+        size = CELLS[self.cell].input_width * self.features
+        w = self.param("kernel", self.inits.kernel, (width, size))
+        bias_init = nn.initializers.zeros
+        if self.cell == "lstm":
+            bias_init = partial(lstm_bias, forget=self.inits.forget)
+        return w, self.param("bias", bias_init, (size,))
 
 
 RESIDUALS = ("none", "residual", "dense")
@@ -203,16 +131,15 @@ class Stack(nn.Module):
         self.states = [StateMatrices(*common) for _ in range(self.layers)]
         self.gates = [Gates(*common) for _ in range(self.layers - 1)]
 
-    def matrices(self) -> StackMatrices:
-        """Returns the weight matrices used inside the step."""
-        return StackMatrices(
-            recurrent=tuple(state() for state in self.states),
-            inputs=tuple(gates.parameters(self.features)[0] for gates in self.gates),
-        )
+    def recurrent(self) -> tuple[CellMatrices, ...]:
+        """Returns the recurrent matrices U of each layer."""
+        return tuple(state() for state in self.states)
 
-    def biases(self) -> tuple[jax.Array, ...]:
-        """Returns the biases [G] of the layers after the first."""
-        return tuple(gates.parameters(self.features)[1] for gates in self.gates)
+    def parameters(self) -> tuple[StackMatrices, tuple[jax.Array, ...]]:
+        """Returns the matrices, and the biases [G] of the layers after the first."""
+        upper = [gates.parameters(self.features) for gates in self.gates]
+        matrices = StackMatrices(self.recurrent(), tuple(w for w, _ in upper))
+        return matrices, tuple(b for _, b in upper)
 
     @nn.nowrap
     def advance(
@@ -226,8 +153,8 @@ class Stack(nn.Module):
         """Advances every layer by one step, a pure function.
 
         Args:
-            w: result of `matrices`.
-            biases: result of `biases`.
+            w: matrices from `parameters`.
+            biases: biases from `parameters`.
             carries: [B, R, carry_width D] per layer.
             gates: [B, R, G], the input's contribution to the gates of the first layer.
             noise: [B, R, D] dropout mask per layer after the first, applied to its
@@ -281,13 +208,18 @@ class Maxout(nn.Module):
         return jnp.maximum(*jnp.split(pieces, 2, axis=-1))
 
 
-class Recurrence(RecurrentPart):
+class Recurrence(nn.Module):
     """Recurrent layer over whole sequences; padding does not change the carry.
 
     Attributes:
         backward: whether to run from the last token to the first.
+
+    The other fields are those of `StateMatrices`.
     """
 
+    cell: str
+    features: int
+    inits: Init
     backward: bool = False
 
     @nn.compact

@@ -30,10 +30,11 @@ from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
+from models.initializers import STANDARD
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import LSTMNLayer
 from models.recording import score_details, sow_attention
-from models.recurrent import STANDARD, Recurrence
+from models.recurrent import Recurrence
 
 
 class Reading(NamedTuple):

@@ -25,8 +25,9 @@ from base.errors import FieldError
 from base.ranges import COUNT, LAYERS
 from models.cells import CELLS
 from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
+from models.initializers import Init, uniform_init
 from models.layers import PAD, Dense, logits
-from models.recurrent import Encoder, Init, Maxout, StackMatrices, uniform_init
+from models.recurrent import Encoder, Maxout, StackMatrices
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -140,7 +141,8 @@ class Seq2Seq(EncoderDecoder):
 
     def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
         """Returns the matrices of the step; the vector's gates, and the biases."""
-        return self.stack.matrices(), (memory.gates, self.stack.biases())
+        stack, biases = self.stack.parameters()
+        return stack, (memory.gates, biases)
 
     @nn.nowrap
     def advance(

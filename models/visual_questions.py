@@ -42,9 +42,10 @@ from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
 from models.captioner import ENCODERS, ImageEncoder
+from models.initializers import STANDARD
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.recording import score_details, sow_attention
-from models.recurrent import STANDARD, Recurrence
+from models.recurrent import Recurrence
 
 HOP_SCORES = tuple(name for name in SCORES if name != "location")
 _ALIGNMENTS = ("global", "gumbel")

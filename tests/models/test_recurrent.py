@@ -7,17 +7,15 @@ import pytest
 from translators import affine, normal_like, quick_jit
 
 from models.cells import CELLS, GRUMatrices, RNNMatrices, gru
+from models.initializers import STANDARD, orthogonal, uniform_init
 from models.recurrent import (
-    STANDARD,
     Encoder,
     Gates,
     Maxout,
     Recurrence,
     Stack,
     StackMatrices,
-    orthogonal,
     reverse_tokens,
-    uniform_init,
 )
 
 BATCH, SOURCE, WIDTH, STATE, HYPOTHESES = 3, 7, 5, 11, 2
