@@ -10,8 +10,9 @@
 
 An alignment function `align(scores, *, mask=None, **options)` maps scores [..., Q, K]
 to weights [..., Q, K]; bind its options with `functools.partial` to pass it to
-`attend`. `ALIGNMENTS` maps names to functions. Softmaxes are computed in float32 or
-wider; the weights have the dtype of the scores. A row whose keys are all masked is 0
+`attend`. `ALIGNMENTS` maps names to functions; `LOCAL_ALIGNMENTS` and
+`SAMPLED_ALIGNMENTS` are those with further options. Softmaxes are computed in float32
+or wider; the weights have the dtype of the scores. A row whose keys are all masked is 0
 everywhere, with a gradient of 0. A score of -inf counts as masked.
 
 For local-m, the monotonic alignment, the position p_t is t; for local-p it is predicted
@@ -41,6 +42,8 @@ from .masks import distances, window_mask
 __all__ = [
     "ALIGNMENTS",
     "AlignmentFunction",
+    "LOCAL_ALIGNMENTS",
+    "SAMPLED_ALIGNMENTS",
     "entropy",
     "gumbel_alignment",
     "hard_alignment",
@@ -406,11 +409,19 @@ def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) 
         raise ValueError(f"{name} {shape} does not broadcast to the queries {queries}")
 
 
-ALIGNMENTS: dict[str, AlignmentFunction] = {
-    "global": masked_softmax,
+LOCAL_ALIGNMENTS: dict[str, AlignmentFunction] = {
     "local_m": local_m_alignment,
     "local_p": local_p_alignment,
+}
+"""Alignment functions with options `position` and `window`, by name."""
+
+SAMPLED_ALIGNMENTS: dict[str, AlignmentFunction] = {
     "hard": hard_alignment,
     "gumbel": gumbel_alignment,
 }
+"""Alignment functions that sample a key if they get an `rng`, by name."""
+
+ALIGNMENTS: dict[str, AlignmentFunction] = (
+    {"global": masked_softmax} | LOCAL_ALIGNMENTS | SAMPLED_ALIGNMENTS
+)
 """Alignment functions by name."""

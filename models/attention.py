@@ -21,6 +21,8 @@ from flax import linen as nn
 
 from attention.alignments import (
     ALIGNMENTS,
+    LOCAL_ALIGNMENTS,
+    SAMPLED_ALIGNMENTS,
     entropy,
     log_probability,
     predicted_position,
@@ -70,14 +72,19 @@ class Score(nn.Module):
         parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
         return SCORES[self.function](query, key, **parameters)
 
-    def parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
-        """Returns the parts of the scores of query [..., Q, D] and key [..., K, E]."""
-        function = SCORES[self.function]
+    def parts(
+        self, query: jax.Array, key: jax.Array, **previous: jax.Array
+    ) -> ScoreParts | None:
+        """Returns the parts of the scores of query [..., Q, D] and key [..., K, E].
+
+        A stepwise score needs `previous` [..., Q, K], the weights of the step before.
+        """
+        function = STEPWISE_SCORES[self.function]
         if function.parts is None:
             return None
-        parameters = self.parameters(query.shape[-1], key.shape[-1])
-        query = function.project_query(query, **parameters)
-        return function.parts(query, function.project(key, **parameters), **parameters)
+        arguments = self.parameters(query.shape[-1], key.shape[-1]) | previous
+        query = function.project_query(query, **arguments)
+        return function.parts(query, function.project(key, **arguments), **arguments)
 
     @nn.compact
     def parameters(self, query_width: int, key_width: int) -> dict[str, jax.Array]:
@@ -91,15 +98,11 @@ class Score(nn.Module):
                 transform, inverse = axes.transform
                 init = nn.initializers.constant(inverse(start))
                 parameters[name] = transform(self.param(name, init, tuple(self.heads)))
-                continue
-            shape = [sizes[axis] for axis in axes]
-            init = self.matrix_init if len(shape) > 1 else self.vector_init
-            init = init or partial(glorot_uniform, fan=sum(shape[-2:]))
-            parameters[name] = self.param(name, init, (*self.heads, *shape))
+            else:
+                init = self.matrix_init if len(axes) > 1 else self.vector_init
+                shape = [sizes[axis] for axis in axes]
+                parameters[name] = _parameter(self, name, init, shape)
         return parameters
-
-
-SAMPLED = ("hard", "gumbel")  # alignments that sample a key if they get an rng
 
 
 class AlignmentOutput(NamedTuple):
@@ -121,7 +124,7 @@ class AlignmentOutput(NamedTuple):
 class Alignment(nn.Module):
     """An alignment function with its learned parameters.
 
-    The alignments in `SAMPLED` sample a key if they get an `rng`; otherwise they select
+    The `SAMPLED_ALIGNMENTS` sample a key if they get an `rng`; otherwise they select
     the most probable key.
 
     Attributes:
@@ -147,11 +150,7 @@ class Alignment(nn.Module):
             return {}
         shapes = {"w": (width, self.hidden), "v": (self.hidden,)}
         return {
-            name: self.param(
-                f"position_{name}",
-                self.params_init or partial(glorot_uniform, fan=sum(shape)),
-                (*self.heads, *shape),
-            )
+            name: _parameter(self, f"position_{name}", self.params_init, shape)
             for name, shape in shapes.items()
         }
 
@@ -159,7 +158,7 @@ class Alignment(nn.Module):
     def record_fields(self) -> dict[str, Any]:
         """The fields `window` and `hard` of an `AttentionRecord`."""
         window = self.window if self.function == "local_p" else None
-        return {"window": window, "hard": self.function in SAMPLED}
+        return {"window": window, "hard": self.function in SAMPLED_ALIGNMENTS}
 
     @nn.nowrap
     def __call__(
@@ -188,33 +187,62 @@ class Alignment(nn.Module):
         Returns:
             Weights [..., Q, K] and the alignment's other results [..., Q].
         """
-        align, local = ALIGNMENTS[self.function], {"mask": mask, "window": self.window}
-        if self.function == "local_m":
-            last = mask.sum(-1) - 1  # [..., Q or 1]
-            position = jnp.broadcast_to(jnp.minimum(time, last), scores.shape[:-1])
-            return AlignmentOutput(align(scores, position=position, **local))
-        if self.function == "local_p":
-            if parameters is None:
-                parameters = self.parameters(query.shape[-1])
-            position = predicted_position(query, mask.sum(-1), **parameters)
-            return AlignmentOutput(align(scores, position=position, **local), position)
-        if self.function not in SAMPLED:
-            return AlignmentOutput(align(scores, mask=mask))
+        if self.function in LOCAL_ALIGNMENTS:
+            return self._local(scores, query, mask, time, parameters)
+        if self.function in SAMPLED_ALIGNMENTS:
+            return self._sampled(scores, mask, rng, soft)
+        return AlignmentOutput(ALIGNMENTS[self.function](scores, mask=mask))
 
+    @nn.nowrap
+    def _local(
+        self,
+        scores: jax.Array,
+        query: jax.Array,
+        mask: jax.Array,
+        time: int | jax.Array,
+        parameters: dict[str, jax.Array] | None,
+    ) -> AlignmentOutput:
+        """Aligns in a window around p_t: Luong et al. (2015), section 3.2."""
+        length = mask.sum(-1)  # S, [..., Q or 1]
+        position, predicted = jnp.minimum(time, length - 1), None  # local-m: p_t = t
+        if self.function == "local_p":  # p_t = S sigmoid(v tanh(W h_t))
+            parameters = parameters or self.parameters(query.shape[-1])
+            position = predicted = predicted_position(query, length, **parameters)
+        align = LOCAL_ALIGNMENTS[self.function]
+        weights = align(scores, position=position, window=self.window, mask=mask)
+        return AlignmentOutput(weights, predicted)
+
+    @nn.nowrap
+    def _sampled(
+        self,
+        scores: jax.Array,
+        mask: jax.Array,
+        rng: jax.Array | None,
+        soft: jax.Array | None,
+    ) -> AlignmentOutput:
+        """Aligns with one key: Xu et al. (2015), section 4.1; Jang et al. (2017)."""
+        align = SAMPLED_ALIGNMENTS[self.function]
         if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
-        weights = sampled_weights = align(scores, mask=mask, rng=rng)
-        soft_weights = masked_softmax(scores, mask)
-        if soft is not None:
-            weights = jnp.where(soft, soft_weights, sampled_weights)
-        if self.function == "gumbel" or rng is None:
-            return AlignmentOutput(weights)
-        log_prob = log_probability(scores, sampled_weights, mask=mask)
-        if soft is not None:
-            log_prob = jnp.where(soft, 0, log_prob)
-        return AlignmentOutput(
-            weights, sample=SampleRecord(log_prob, entropy(soft_weights))
+        weights, expected = (
+            align(scores, mask=mask, rng=rng),
+            masked_softmax(scores, mask),
         )
+        sample = None
+        if self.function == "hard" and rng is not None:  # for REINFORCE
+            log_prob = log_probability(scores, weights, mask=mask)
+            log_prob = log_prob if soft is None else jnp.where(soft, 0, log_prob)
+            sample = SampleRecord(log_prob, entropy(expected))
+        weights = weights if soft is None else jnp.where(soft, expected, weights)
+        return AlignmentOutput(weights, sample=sample)
+
+
+def _parameter(
+    module: Score | Alignment, name: str, init: Callable | None, shape: Sequence[int]
+) -> jax.Array:
+    """Creates a parameter per head; by default with Glorot's initializer."""
+    init = init or partial(glorot_uniform, fan=sum(shape[-2:]))
+    return module.param(name, init, (*module.heads, *shape))
 
 
 def glorot_uniform(

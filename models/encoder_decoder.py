@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.alignments import ALIGNMENTS
+from attention.alignments import ALIGNMENTS, SAMPLED_ALIGNMENTS
 from attention.fast.scan import scan
 from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE, Choice
@@ -303,7 +303,7 @@ class AttentiveDecoder(EncoderDecoder):
         return self.alignment == "hard"
 
     def _samples_keys(self) -> bool:
-        return self.cross_attention.samples and self.has_rng("alignment")
+        return self.alignment in SAMPLED_ALIGNMENTS and self.has_rng("alignment")
 
     def start(self, memory: Any, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step; see `EncoderDecoder.start`."""

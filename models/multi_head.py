@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import SAMPLED_ALIGNMENTS
 from attention.core import Attention, attend
 from attention.declaration import ScoreParts
 from attention.fast.linear import linear, merge_heads, split_heads
@@ -24,7 +25,7 @@ from attention.fast.relative import relative_scores, relative_values
 from attention.positions import rotary
 from base.errors import FieldError
 from base.records import ScoreDetails, sow
-from models.attention import SAMPLED, Alignment, Score, glorot_uniform
+from models.attention import Alignment, Score, glorot_uniform
 from models.recording import score_details, sow_attention
 
 _glorot = nn.initializers.xavier_uniform()
@@ -330,7 +331,7 @@ class CrossAttention(MultiHeadAttention):
         """
         (query,) = self._project(x, self.query)
         rng = None
-        if self.alignment in SAMPLED and self.has_rng("alignment"):
+        if self.alignment in SAMPLED_ALIGNMENTS and self.has_rng("alignment"):
             rng = self.make_rng("alignment")
         scores = self.scores(query, memory.key)
         aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)

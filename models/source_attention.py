@@ -1,8 +1,9 @@
 """A recurrent decoder's attention to the source, with any score and any alignment.
 
-c_t = sum_j a_t(j) h_j, a_t = align(score(s, h)). Once per source, `project` makes the
-keys and `source` collects what does not change. In each step, `weigh` computes a_t, and
-the model's `advance` multiplies the values by it.
+    e_tj = score(s, h_j),  a_t = align(e_t),  c_t = sum_j a_tj h_j
+
+Once per source, `project` makes the keys and `source` collects what does not change. In
+each step, `weigh` computes a_t, and the model's `advance` multiplies the values by it.
 
 Axes: as in `models.encoder_decoder`.
 """
@@ -17,7 +18,7 @@ from flax import linen as nn
 from attention.declaration import ScoreFunction
 from attention.scores import STEPWISE_SCORES
 from base.records import ScoreDetails, sow
-from models.attention import SAMPLED, Alignment, AlignmentOutput, Score
+from models.attention import Alignment, AlignmentOutput, Score
 from models.layers import Dense
 from models.recording import detailed, score_details, sow_attention
 
@@ -77,18 +78,19 @@ class SourceAttention(nn.Module):
         """The score function."""
         return STEPWISE_SCORES[self.scores.function]
 
-    @property
-    def samples(self) -> bool:
-        """True if the alignment samples a key when it gets an rng."""
-        return self.align.function in SAMPLED
-
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
+        h = self._narrowed(annotations)
+        parameters = self.scores.parameters(self.width, h.shape[-1])
+        return self.function.project(h, **parameters)
+
+    def _narrowed(self, annotations: jax.Array) -> jax.Array:
+        """Returns annotations [B, S, E or D] of the width that the score accepts."""
         if self.function.same_width and annotations.shape[-1] != self.width:
-            annotations = self.narrow(annotations)
-        return self.function.project(annotations, **self._parameters(annotations))
+            return self.narrow(annotations)
+        return annotations
 
     def source(
         self, memory: SourceMemory, soft: jax.Array | None = None
@@ -99,10 +101,13 @@ class SourceAttention(nn.Module):
             memory: an encoded source with keys from `project`.
             soft: bool scalar; see `models.attention.Alignment`.
         """
+        key_width = memory.annotations.shape[-1]
+        if self.function.same_width:
+            key_width = self.width
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask[:, None],
-            score_parameters=self._parameters(memory.annotations),
+            score_parameters=self.scores.parameters(self.width, key_width),
             align_parameters=self.align.parameters(self.width),
             soft=soft,
         )
@@ -131,11 +136,11 @@ class SourceAttention(nn.Module):
             Weights [B, R, S] and the alignment's other results [B, R].
         """
         parameters = source.score_parameters
-        projected = self.function.project_query(query, **parameters)
         if previous is not None:
             parameters = parameters | {"previous": previous}
-        # e_j = score(query, h_j), weights = align(e)
-        e = self.function.compare(projected, source.keys, **parameters)
+        # e_j = score(s, h_j), a = align(e)
+        s = self.function.project_query(query, **parameters)
+        e = self.function.compare(s, source.keys, **parameters)
         aligned = self.align(
             e,
             query=query,
@@ -147,25 +152,17 @@ class SourceAttention(nn.Module):
         )
         return aligned._replace(query=query) if detailed(self) else aligned
 
-    def _parameters(self, annotations: jax.Array) -> dict[str, jax.Array]:
-        """Returns the parameters of the score, for annotations [B, S, E]."""
-        width = self.width if self.function.same_width else annotations.shape[-1]
-        return self.scores.parameters(self.width, width)
-
     def record(self, aligned: AlignmentOutput, memory: SourceMemory) -> None:
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
         aligned = jax.tree.map(lambda x: x[:, None], aligned)
 
         def details() -> ScoreDetails | None:
-            if self.function.parts is None:
-                return None
-            parameters = self._parameters(memory.annotations)
+            previous = {}
             if self.function.stepwise:
-                weights = aligned.weights[:, :, :-1]
                 ends = (0, 0), (0, 0), (1, 0), (0, 0)
-                parameters["previous"] = jnp.pad(weights, ends)
-            query = self.function.project_query(aligned.query, **parameters)
-            parts = self.function.parts(query, memory.keys[:, None], **parameters)
+                previous["previous"] = jnp.pad(aligned.weights[:, :, :-1], ends)
+            annotations = self._narrowed(memory.annotations)[:, None]
+            parts = self.scores.parts(aligned.query, annotations, **previous)
             return score_details(parts, memory.mask[:, None, None])
 
         sow_attention(

@@ -15,10 +15,9 @@ from translators import normal_like, quick_jit
 
 import models.bahdanau
 import models.luong
-from attention.alignments import ALIGNMENTS
+from attention.alignments import ALIGNMENTS, SAMPLED_ALIGNMENTS
 from attention.masks import padding_mask
 from attention.scores import SCORES
-from models.attention import SAMPLED
 from models.bahdanau import Bahdanau
 from models.encoder_decoder import StepInput
 from models.luong import Luong
@@ -49,7 +48,7 @@ def decoder_step(model):
     memory = model.encode(SOURCES)
     carry = model.start(memory, 1, TIME + 1)._replace(time=jnp.asarray(TIME))
     embedded = model.target_table[TARGETS]
-    rng = model.make_rng("alignment") if model.alignment in SAMPLED else None
+    rng = model.make_rng("alignment") if model.alignment in SAMPLED_ALIGNMENTS else None
     x = StepInput(model.gates(embedded), rng=rng)
     _, step = model.advance(*model.prepare(memory), carry, x)
     model.cross_attention.record(step.aligned, memory)

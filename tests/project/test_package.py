@@ -15,6 +15,7 @@ import attention
 ROOT = Path(__file__).parents[2]
 SUBMODULES = sorted(path.stem for path in (ROOT / "attention").glob("[a-z]*.py"))
 CONSTANTS = {"ALIGNMENTS", "KERNELS", "NON_LOCAL", "SCORES", "STEPWISE_SCORES"}
+CONSTANTS |= {"LOCAL_ALIGNMENTS", "SAMPLED_ALIGNMENTS"}
 ALIASES = {"AlignmentFunction", "Kernel", "Scoring"}
 EXAMPLE = """
 import sys
