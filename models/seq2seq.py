@@ -1,10 +1,16 @@
 """Encoder-decoders without attention, which encode the source in one fixed vector.
 
-In Sutskever, Vinyals and Le (2014), stacked LSTMs read the reversed source, and the
-decoder starts from the encoder's last states. In Cho et al. (2014), the encoder and the
-decoder are GRUs, and a summary c = tanh(V h) enters the decoder's first state, every
-step and a maxout readout. The fields `first_state` and `fed_steps` select how the
-vector enters the decoder.
+Sutskever, Vinyals and Le (2014): stacked LSTMs read the reversed source, and the
+decoder starts from the encoder's last states, s_0 = v:
+
+    s_t = LSTM(E y_{t-1}, s_{t-1}),  p(y_t) = softmax(W_o s_t)
+
+Cho et al. (2014), appendix A: a summary c of the encoder's last state h enters the
+decoder's first state, every step and a maxout readout:
+
+    c = tanh(V h),  s_0 = tanh(V' c)
+    s_t = GRU(E y_{t-1}, s_{t-1}, c)
+    p(y_t) = softmax(W_o maxout(O_h s_t + O_y E y_{t-1} + O_c c))
 
 Differs from the papers: optional dropout; biases start at 0, except in forget gates;
 maxout pairs unit i with unit i + n/2, the paper pairs neighbours. Encoder and decoder
@@ -34,7 +40,7 @@ class Seq2SeqMemory(NamedTuple):
     """The fixed vector and its projections, computed once for all steps."""
 
     vector: jax.Array  # [B, layers carry_width D], or [B, D] for a tanh summary
-    gates: jax.Array | None  # [B, 1, G], its contribution to the gates
+    fed: jax.Array | None  # [B, 1, G], its contribution to the gates of all steps
     start: tuple[jax.Array, ...]  # [B, carry_width D] per layer, the first carry
 
 
@@ -51,9 +57,9 @@ class Seq2Seq(EncoderDecoder):
         summary: the fixed vector: "state", the last carries of all encoder layers, or
             "tanh", tanh(V h) of the last output (Cho et al.).
         first_state: the decoder's first state: "vector", the fixed vector; "layer",
-            tanh(W c + b) of it (Cho et al.); or "zero".
-        fed_steps: steps to whose gates the fixed vector is added: "none", the "first",
-            or "all" (Cho et al.).
+            tanh(V' c + b) of it (Cho et al.); or "zero".
+        fed_steps: steps to whose gates the fixed vector is added: "none", or "all" (Cho
+            et al.).
         maxout: l, number of maxout units of the readout from state, previous token and
             summary; 0 for logits from the state alone.
 
@@ -71,7 +77,7 @@ class Seq2Seq(EncoderDecoder):
     reverse_source: bool = True
     summary: Literal["state", "tanh"] = "state"
     first_state: Literal["vector", "layer", "zero"] = "vector"
-    fed_steps: Literal["none", "first", "all"] = "none"
+    fed_steps: Literal["none", "all"] = "none"
     maxout: Annotated[int, COUNT] = 0
 
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
@@ -92,11 +98,9 @@ class Seq2Seq(EncoderDecoder):
         if self.summary == "tanh":
             self.summarise = Dense(n, kernel_init=inits.kernel)  # V
         if self.first_state == "layer":
-            # W
-            self.bridge = Dense(
-                self.layers * cell.carry_width * n, kernel_init=inits.kernel
-            )
-        if self.fed_steps != "none":
+            width = self.layers * cell.carry_width * n
+            self.bridge = Dense(width, kernel_init=inits.kernel)  # V'
+        if self.fed_steps == "all":
             self.fed = Dense(
                 cell.input_width * n, kernel_init=inits.kernel, use_bias=False
             )
@@ -110,7 +114,7 @@ class Seq2Seq(EncoderDecoder):
     def check(self) -> None:
         """Checks rules between the fields."""
         if self.first_state == "zero" and self.fed_steps == "none":
-            accepted = "first or all if first_state is 'zero', or it enters nowhere"
+            accepted = "'all' if first_state is 'zero', or the source has no effect"
             raise FieldError("fed_steps", self.fed_steps, accepted)
         if self.summary == "tanh" and self.init_scheme == "paper":
             accepted = (
@@ -127,36 +131,29 @@ class Seq2Seq(EncoderDecoder):
         embedded = self.drop(self.source_table[source], deterministic=not train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
         states = [carry for (carry,) in carries]
-        vector = jnp.concatenate(states, axis=-1)
-        if self.summary == "tanh":
-            vector = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
-        gates = None
-        if self.fed_steps != "none":
-            gates = self.fed(vector)[:, None]
-        if self.first_state == "layer":
-            states = jnp.split(nn.tanh(self.bridge(vector)), self.layers, axis=-1)
+        if self.summary == "tanh":  # c = tanh(V h)
+            c = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
+        else:
+            c = jnp.concatenate(states, axis=-1)
+        if self.first_state == "layer":  # s_0 = tanh(V' c)
+            states = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
         elif self.first_state == "zero":
             states = [jnp.zeros_like(state) for state in states]
-        return Seq2SeqMemory(vector, gates, tuple(states))
+        fed = self.fed(c)[:, None] if self.fed_steps == "all" else None
+        return Seq2SeqMemory(c, fed, tuple(states))
 
     def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
         """Returns the matrices of the step; the vector's gates, and the biases."""
         stack, biases = self.stack.parameters()
-        return stack, (memory.gates, biases)
+        return stack, (memory.fed, biases)
 
     @nn.nowrap
     def advance(
         self, w: StackMatrices, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
-        """Computes one step, h_t = RNN(y_{t-1}, h_{t-1}).
-
-        In the steps of `fed_steps`, the fixed vector is added to the gates.
-        """
-        gates, (fed, biases) = x.gates, shared
-        if self.fed_steps == "all":
-            gates = gates + fed
-        elif self.fed_steps == "first":
-            gates = gates + jnp.where(carry.time == 0, fed, 0)
+        """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}) or, with c, Cho's."""
+        fed, biases = shared
+        gates = x.gates if fed is None else x.gates + fed
         states, output = self.stack.advance(
             w, biases, carries=carry.states, gates=gates, noise=x.noise
         )
@@ -165,10 +162,10 @@ class Seq2Seq(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Seq2SeqMemory, *, train: bool
     ) -> jax.Array:
-        """Computes logits of the state, or of maxout(O_h h + O_y y + O_c c)."""
+        """Computes the logits [B, T, W]; with maxout units, those of Cho et al."""
         x = step.state
-        if self.maxout:
-            vector = memory.vector[:, None]
-            vector = jnp.broadcast_to(vector, (*x.shape[:2], vector.shape[-1]))
-            x = self.deep(jnp.concatenate([x, embedded, vector], axis=-1))
+        if self.maxout:  # maxout(O_h s_t + O_y E y_{t-1} + O_c c)
+            c = memory.vector[:, None]
+            c = jnp.broadcast_to(c, (*x.shape[:2], c.shape[-1]))
+            x = self.deep(jnp.concatenate([x, embedded, c], axis=-1))
         return logits(self.drop(x, deterministic=not train), self.output)

@@ -174,7 +174,7 @@ def test_dropout_applies_to_its_sites_and_needs_its_stream(family, fields, sites
             {"score": "dto"},
             "score is 'dto': must be one of dot, scaled_dot",
         ),
-        ("sutskever", {"first_state": "zero"}, "fed_steps is 'none': must be first or"),
+        ("sutskever", {"first_state": "zero"}, "fed_steps is 'none': must be 'all' if"),
         ("sutskever", {"summary": "tanh"}, "first_state is 'vector': must be layer or"),
         (
             "sutskever",
