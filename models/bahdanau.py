@@ -92,7 +92,7 @@ class Bahdanau(AttentiveDecoder):
         )
         self.bridge = Dense(cell.carry_width * n, kernel_init=inits.kernel)  # W_s
         # v_a, W_a and U_a
-        self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
+        self.cross_attention = self.source_attention()
         self.stack = self.decoder()
         # C_r, C_z and C side by side, [2 D, G]
         self.context = self.param(

@@ -2,9 +2,14 @@
 
 `EncoderDecoder` is the base class of the models in `bahdanau.py`, `luong.py`,
 `seq2seq.py`, `captioner.py` and `listener.py`: it embeds tokens, scans over the target
-in training and decodes step by step. A model adds its encoder, its decoder's step
-(`advance`, the equations of its paper) and its readout. `AttentiveDecoder` adds the
-fields of an attention to the source.
+in training and decodes step by step. A model adds its encoder, its decoder's step (the
+equations of its paper) and its readout:
+
+    h = encode(x),  s_0 = start(h)
+    s_t, z_t = advance(W E y_{t-1} + b, s_{t-1}; h)
+    p(y_t) = softmax(readout(E y_{t-1}, z_t; h))
+
+`DecoderCarry` is s_t, `Step` z_t. `AttentiveDecoder` adds an attention to the source.
 
 Axes: as in `models.recurrent`; D is also the width of a query; F width of a key; A
 hidden width of a score.
@@ -42,8 +47,9 @@ class DecoderCarry(NamedTuple):
 
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, carry_width D] per layer
-    feed: jax.Array | None = None  # [B, R, D or E], input feeding; at first 0
-    attention: jax.Array | None = None  # [B, R, S], if the score has a use for it
+    # [B, R, V], h~_{t-1} of Luong et al. or c_{t-1} of Chan et al., at first 0
+    feed: jax.Array | None = None
+    attention: jax.Array | None = None  # [B, R, S], a_{t-1}, if the score reads it
 
     def take(self, parents: jax.Array) -> "DecoderCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
@@ -295,7 +301,11 @@ class AttentiveDecoder(EncoderDecoder):
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
 
-    input_feeding: ClassVar[bool] = False  # whether a step reads the output of the last
+    # Fields of some subclasses
+    input_feeding: ClassVar[bool] = False  # whether a step reads `DecoderCarry.feed`
+    score_gradient: ClassVar[bool] = True  # see `SourceAttention`
+    filters: ClassVar[int] = 10  # of the location-aware score; see `Score`
+    filter_width: ClassVar[int] = 15
 
     @property
     def needs_reinforce(self) -> bool:
@@ -316,21 +326,14 @@ class AttentiveDecoder(EncoderDecoder):
             carry = carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
         return carry
 
-    def source_attention(
-        self, *, filters: tuple[int, int] = (10, 15), **fields: Any
-    ) -> SourceAttention:
-        """Creates the attention to the source; for use in `setup`.
-
-        Args:
-            filters: number and width of the filters of the location-aware score.
-            **fields: further fields of `SourceAttention`.
-        """
+    def source_attention(self, keys: str = "source") -> SourceAttention:
+        """Creates the attention to the source; for use in `setup`."""
         score = Score(
             self.score,
             hidden=self.score_hidden,
             max_length=self.max_length,
-            filters=filters[0],
-            filter_width=filters[1],
+            filters=self.filters,
+            filter_width=self.filter_width,
             matrix_init=self.inits.score,
             vector_init=self.inits.score_vector,
         )
@@ -342,5 +345,10 @@ class AttentiveDecoder(EncoderDecoder):
             params_init=self.inits.score,
         )
         return SourceAttention(
-            score, alignment, self.hidden, self.inits.kernel, **fields
+            score,
+            alignment,
+            self.hidden,
+            self.inits.kernel,
+            score_gradient=self.score_gradient,
+            keys=keys,
         )

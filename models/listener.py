@@ -179,9 +179,7 @@ class ListenAttendSpell(AttentiveDecoder):
             dropout=self.dropout,
             inits=inits,
         )
-        self.cross_attention = self.source_attention(
-            filters=(self.filters, self.filter_width), keys="frames"
-        )
+        self.cross_attention = self.source_attention(keys="frames")
         self.stack = self.decoder(self.layers)  # RNN
         width = 2 * self.listener
         self.w_context = self.param(

@@ -93,7 +93,7 @@ class Luong(AttentiveDecoder):
                 Dense(cell.carry_width * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
-        self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
+        self.cross_attention = self.source_attention()
         self.stack = self.decoder(self.depth, self.residual)
         if self.input_feeding:
             self.feed = self.param("feed", inits.kernel, (n, cell.input_width * n))
