@@ -17,21 +17,22 @@ Axes: as in `models.recurrent`; T frames, in the decoder characters; M mel bands
 positions, T divided by 2^n; E = 2 D, width of the listener's outputs.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
+from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.initializers import Init, uniform_init
 from models.layers import Dense, Dropout, logits
-from models.recurrent import Encoder
-from models.source_attention import SourceMemory
+from models.recurrent import Encoder, StackMatrices
+from models.source_attention import AttendedSource, SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
 SOFT_ALIGNMENTS = tuple(x for x in ALIGNMENTS if x != "hard")
@@ -113,6 +114,14 @@ class Listener(nn.Module):
             )
             x, _ = encoder(x, mask, train=train)
         return x, mask
+
+
+class SpellerMatrices(NamedTuple):
+    """Matrices of a step of the speller."""
+
+    h: Matrix  # [B, S, E], the annotations
+    w_c: Matrix  # [E, G], of c_{i-1}
+    stack: StackMatrices
 
 
 class ListenAttendSpell(AttentiveDecoder):
@@ -205,14 +214,13 @@ class ListenAttendSpell(AttentiveDecoder):
             start=(zeros,) * self.layers,
         )
 
-    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
-        """Returns the matrices of the step, and the source with the stack's biases.
-
-        The matrices are h_u [B, S, E], that of c_{i-1} [E, G], and the stack's.
-        """
+    def prepare(
+        self, memory: SourceMemory
+    ) -> tuple[SpellerMatrices, tuple[AttendedSource, tuple[jax.Array, ...]]]:
+        """Returns the matrices of the step, and the source with the stack's biases."""
         stack, biases = self.stack.parameters()
-        source = self.cross_attention.source(memory)
-        return (memory.values, self.w_context, stack), (source, biases)
+        matrices = SpellerMatrices(memory.values, self.w_context, stack)
+        return matrices, (self.cross_attention.source(memory), biases)
 
     def previous(
         self, target: jax.Array, memory: SourceMemory, *, train: bool
@@ -229,21 +237,24 @@ class ListenAttendSpell(AttentiveDecoder):
 
     @nn.nowrap
     def advance(
-        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
+        self,
+        w: SpellerMatrices,
+        shared: tuple[AttendedSource, tuple[jax.Array, ...]],
+        carry: DecoderCarry,
+        x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the speller: eqs. 6 and 7, and 9 to 11."""
-        (annotations, w_context, stack), (source, biases) = w, shared
-        previous_c = carry.feed  # c_{i-1}
-        gates = x.gates + previous_c @ w_context
+        source, biases = shared
+        gates = x.gates + carry.feed @ w.w_c  # of y_{i-1} and c_{i-1}
         # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
         states, s = self.stack.advance(
-            stack, biases, carries=carry.states, gates=gates, noise=x.noise
+            w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         # alpha_i = softmax(e_i), e_iu = <phi(s_i), psi(h_u)>
         alpha = self.cross_attention.weigh(
             source, s, time=carry.time, previous=carry.attention, rng=x.rng
         )
-        c = alpha.weights @ annotations  # c_i = sum_u alpha_iu h_u
+        c = alpha.weights @ w.h  # c_i = sum_u alpha_iu h_u
         return carry.after(states, alpha, c), Step(s, alpha, c)
 
     def readout(

@@ -16,19 +16,29 @@ to each context.
 Axes: as in `models.recurrent`; A hidden width of a score.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.scan import Matrix
 from base.ranges import DEPTH, LAYERS, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.initializers import Init, uniform_init
 from models.layers import PAD, Dense, logits
-from models.recurrent import RESIDUALS, Encoder
-from models.source_attention import SourceMemory
+from models.recurrent import RESIDUALS, Encoder, StackMatrices
+from models.source_attention import AttendedSource, SourceMemory
+
+
+class LuongMatrices(NamedTuple):
+    """Matrices of a decoder's step."""
+
+    c_h: Matrix  # [B, S, D], the half of W_c for c_t, times h_s
+    w_h: Matrix  # [D, D], the half of W_c for h_t
+    feed: Matrix | None  # [D, G], of h~_{t-1}; None without input feeding
+    stack: StackMatrices
 
 
 class Luong(AttentiveDecoder):
@@ -128,26 +138,28 @@ class Luong(AttentiveDecoder):
             start=tuple(start),
         )
 
-    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
-        """Returns the matrices of the step, and the source with the stack's biases.
-
-        The matrices are the annotations times the half of W_c for c_t [B, S, D], the
-        half of W_c for h_t [D, D], that of input feeding [D, G], and the stack's.
-        """
+    def prepare(
+        self, memory: SourceMemory
+    ) -> tuple[LuongMatrices, tuple[AttendedSource, tuple[jax.Array, ...]]]:
+        """Returns the matrices of the step, and the source with the stack's biases."""
         feed = self.feed if self.input_feeding else None
         stack, biases = self.stack.parameters()
-        source = self.cross_attention.source(memory)
-        return (memory.values, self.attend_state, feed, stack), (source, biases)
+        matrices = LuongMatrices(memory.values, self.attend_state, feed, stack)
+        return matrices, (self.cross_attention.source(memory), biases)
 
     @nn.nowrap
     def advance(
-        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
+        self,
+        w: LuongMatrices,
+        shared: tuple[AttendedSource, tuple[jax.Array, ...]],
+        carry: DecoderCarry,
+        x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
-        (c_h, w_h, w_feed, stack), (source, biases) = w, shared
-        gates = x.gates + carry.feed @ w_feed if self.input_feeding else x.gates
+        source, biases = shared
+        gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
         states, h = self.stack.advance(
-            stack, biases, carries=carry.states, gates=gates, noise=x.noise
+            w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         # a_t(s) = align(score(h_t, h_s))
         a = self.cross_attention.weigh(
@@ -155,7 +167,7 @@ class Luong(AttentiveDecoder):
         )
         # h~_t = tanh(W_c [c_t; h_t]), W_c [c_t; h_t] = C c_t + W h_t,
         # C c_t = sum_s a_t(s) (C h_s)
-        attentional = nn.tanh(a.weights @ c_h + h @ w_h)
+        attentional = nn.tanh(a.weights @ w.c_h + h @ w.w_h)
         feed = attentional if self.input_feeding else None
         return carry.after(states, a, feed), Step(attentional, a)
 
