@@ -19,13 +19,14 @@ Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J position
 by row; A hidden width of a score.
 """
 
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.convolution import blocks
+from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import PROBABILITY, SIZE, Choice
 from models.cells import CELLS, CellMatrices
@@ -38,7 +39,7 @@ from models.encoder_decoder import (
 )
 from models.initializers import Init, uniform_init
 from models.layers import Dense, Dropout, LayerNorm, logits
-from models.source_attention import SourceMemory
+from models.source_attention import AttendedSource, SourceMemory
 
 ENCODERS = ("cnn", "maps")
 
@@ -128,18 +129,18 @@ class Captioner(EncoderDecoder):
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)  # L_o
 
-    def readout(
-        self, embedded: jax.Array, step: Step, memory: Any, *, train: bool
-    ) -> jax.Array:
-        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7.
-
-        Without attention there is no z_t.
-        """
-        state = self.drop(step.state, deterministic=not train)
-        units = embedded + self.from_state(state)
-        if step.context is not None:
-            units = units + self.from_context(step.context)
+    def words(self, units: jax.Array, *, train: bool) -> jax.Array:
+        """Computes the logits L_o tanh(units), [B, T, W], from [B, T, C]: eq. 7."""
         return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
+
+
+class CaptionerMatrices(NamedTuple):
+    """Matrices of a step with attention."""
+
+    a: Matrix  # [B, S, E], the annotations
+    w_z: Matrix  # [E, G], of z_t
+    beta: Matrix | None  # [D, 1], f_beta; None without a selector
+    u: CellMatrices
 
 
 class ShowAttendTell(Captioner, AttentiveDecoder):
@@ -195,16 +196,14 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
             start=(start,),
         )
 
-    def prepare(self, memory: SourceMemory) -> tuple[Any, Any]:
-        """Returns the matrices of the step, and the image with the selector's bias.
-
-        The matrices are a_i [B, S, E], that of z_t [E, G], that of the selector [D, 1],
-        and U.
-        """
+    def prepare(
+        self, memory: SourceMemory
+    ) -> tuple[CaptionerMatrices, tuple[AttendedSource, jax.Array | None]]:
+        """Returns the matrices of the step, and the image with the selector's bias."""
         (u,) = self.stack.recurrent()
-        w_beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
-        source = self.cross_attention.source(memory, self._soft())
-        return (memory.values, self.w_context, w_beta, u), (source, bias)
+        beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
+        matrices = CaptionerMatrices(memory.values, self.w_context, beta, u)
+        return matrices, (self.cross_attention.source(memory, self._soft()), bias)
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
@@ -217,22 +216,33 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
 
     @nn.nowrap
     def advance(
-        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
+        self,
+        w: CaptionerMatrices,
+        shared: tuple[AttendedSource, jax.Array | None],
+        carry: DecoderCarry,
+        x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
-        (annotations, w_context, w_beta, u), (source, beta_bias) = w, shared
-        (previous,) = carry.states
+        (source, beta_bias), (previous,) = shared, carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
         alpha = self.cross_attention.weigh(
             source, h, time=carry.time, previous=carry.attention, rng=x.rng
         )
-        z = alpha.weights @ annotations  # z_t = sum_i alpha_ti a_i
+        z = alpha.weights @ w.a  # z_t = sum_i alpha_ti a_i
         if self.selector:
-            beta = nn.sigmoid(h @ w_beta + beta_bias)  # beta_t = sigmoid(f_beta(h))
+            beta = nn.sigmoid(h @ w.beta + beta_bias)  # beta_t = sigmoid(f_beta(h))
             z = beta * z
-        state = CELLS[self.cell].step(x.gates + z @ w_context, previous, u)
+        state = CELLS[self.cell].step(x.gates + z @ w.w_z, previous, w.u)
         return carry.after((state,), alpha), Step(state[..., : self.hidden], alpha, z)
+
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
+    ) -> jax.Array:
+        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
+        h = self.drop(step.state, deterministic=not train)
+        units = embedded + self.from_state(h) + self.from_context(step.context)
+        return self.words(units, train=train)
 
 
 class ImageState(NamedTuple):
@@ -273,3 +283,10 @@ class ShowAndTell(Captioner):
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
         return carry.after((state,)), Step(state[..., : self.hidden])
+
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool
+    ) -> jax.Array:
+        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t)."""
+        h = self.drop(step.state, deterministic=not train)
+        return self.words(embedded + self.from_state(h), train=train)
