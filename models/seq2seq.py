@@ -133,7 +133,7 @@ class Seq2Seq(EncoderDecoder):
         states = [carry for (carry,) in carries]
         if self.summary == "tanh":  # c = tanh(V h)
             c = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
-        else:
+        else:  # v
             c = jnp.concatenate(states, axis=-1)
         if self.first_state == "layer":  # s_0 = tanh(V' c)
             states = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
@@ -143,7 +143,7 @@ class Seq2Seq(EncoderDecoder):
         return Seq2SeqMemory(c, fed, tuple(states))
 
     def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
-        """Returns the matrices of the step; the vector's gates, and the biases."""
+        """Returns the matrices of the step, and the vector's gates with the biases."""
         stack, biases = self.stack.parameters()
         return stack, (memory.fed, biases)
 
@@ -151,7 +151,7 @@ class Seq2Seq(EncoderDecoder):
     def advance(
         self, w: StackMatrices, shared: Any, carry: DecoderCarry, x: StepInput
     ) -> tuple[DecoderCarry, Step]:
-        """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}) or, with c, Cho's."""
+        """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}, c), or without a fed c."""
         fed, biases = shared
         gates = x.gates if fed is None else x.gates + fed
         states, output = self.stack.advance(
