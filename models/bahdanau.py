@@ -137,9 +137,7 @@ class Bahdanau(AttentiveDecoder):
         (c_h, u), (previous,) = w, carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
         # alpha_i = softmax(e_i), e_ij = a(s_{i-1}, h_j)
-        alpha = self.cross_attention.weigh(
-            source, s, time=carry.time, previous=carry.attention, rng=x.rng
-        )
+        alpha = self.weigh(source, s, carry, x)
         gates_c = alpha.weights @ c_h  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + gates_c, previous, u)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)

@@ -129,7 +129,7 @@ class Captioner(EncoderDecoder):
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)  # L_o
 
-    def words(self, units: jax.Array, *, train: bool) -> jax.Array:
+    def word_logits(self, units: jax.Array, *, train: bool) -> jax.Array:
         """Computes the logits L_o tanh(units), [B, T, W], from [B, T, C]: eq. 7."""
         return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
 
@@ -226,9 +226,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         (source, beta_bias), (previous,) = shared, carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
-        alpha = self.cross_attention.weigh(
-            source, h, time=carry.time, previous=carry.attention, rng=x.rng
-        )
+        alpha = self.weigh(source, h, carry, x)
         z = alpha.weights @ w.a  # z_t = sum_i alpha_ti a_i
         if self.selector:
             beta = nn.sigmoid(h @ w.beta + beta_bias)  # beta_t = sigmoid(f_beta(h))
@@ -242,7 +240,7 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
         h = self.drop(step.state, deterministic=not train)
         units = embedded + self.from_state(h) + self.from_context(step.context)
-        return self.words(units, train=train)
+        return self.word_logits(units, train=train)
 
 
 class ImageState(NamedTuple):
@@ -289,4 +287,4 @@ class ShowAndTell(Captioner):
     ) -> jax.Array:
         """Computes the logits L_o tanh(E y_{t-1} + L_h h_t)."""
         h = self.drop(step.state, deterministic=not train)
-        return self.words(embedded + self.from_state(h), train=train)
+        return self.word_logits(embedded + self.from_state(h), train=train)

@@ -31,7 +31,7 @@ from models.initializers import STANDARD, Init
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import Gates, Stack
 from models.sharding import RECURRENT
-from models.source_attention import SourceAttention
+from models.source_attention import AttendedSource, SourceAttention
 
 
 class StepInput(NamedTuple):
@@ -325,6 +325,19 @@ class AttentiveDecoder(EncoderDecoder):
             shape = (len(memory.mask), rows, memory.values.shape[-1])
             carry = carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
         return carry
+
+    @nn.nowrap
+    def weigh(
+        self,
+        source: AttendedSource,
+        query: jax.Array,
+        carry: DecoderCarry,
+        x: StepInput,
+    ) -> AlignmentOutput:
+        """Computes a step's weights align(score(s, h)); see `SourceAttention.weigh`."""
+        return self.cross_attention.weigh(
+            source, query, time=carry.time, previous=carry.attention, rng=x.rng
+        )
 
     def source_attention(self, keys: str = "source") -> SourceAttention:
         """Creates the attention to the source; for use in `setup`."""

@@ -251,9 +251,7 @@ class ListenAttendSpell(AttentiveDecoder):
             w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         # alpha_i = softmax(e_i), e_iu = <phi(s_i), psi(h_u)>
-        alpha = self.cross_attention.weigh(
-            source, s, time=carry.time, previous=carry.attention, rng=x.rng
-        )
+        alpha = self.weigh(source, s, carry, x)
         c = alpha.weights @ w.h  # c_i = sum_u alpha_iu h_u
         return carry.after(states, alpha, c), Step(s, alpha, c)
 

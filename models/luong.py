@@ -162,9 +162,7 @@ class Luong(AttentiveDecoder):
             w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
         # a_t(s) = align(score(h_t, h_s))
-        a = self.cross_attention.weigh(
-            source, h, time=carry.time, previous=carry.attention, rng=x.rng
-        )
+        a = self.weigh(source, h, carry, x)
         # h~_t = tanh(W_c [c_t; h_t]), W_c [c_t; h_t] = C c_t + W h_t,
         # C c_t = sum_s a_t(s) (C h_s)
         attentional = nn.tanh(a.weights @ w.c_h + h @ w.w_h)
