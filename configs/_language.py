@@ -3,7 +3,7 @@
 from typing import Any
 
 from models.lstm_language import LSTMLanguageModel
-from models.memory_network import MemoryNetworkLanguageModel
+from models.memory_network_language import MemoryNetworkLanguageModel
 from models.transformer_language import TransformerLanguageModel
 
 

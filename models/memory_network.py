@@ -14,7 +14,7 @@ Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the sa
 C in each hop, and u^(k+1) = H u^k + o^k.
 
 Axes: B batch; N memory slots; J words of a sentence; K hops; D width; W words and nil;
-T time indices, in the language model tokens; S distinct sentences; V = W + T rows of an
+T time indices; S distinct sentences; V = W + T rows of an
 embedding.
 
 Follows the authors' code, not the paper's text, in two points: empty slots, and the
@@ -26,28 +26,22 @@ paper, where the code uses the maximum, and j - 1/2 and k - 1/2 in place of j an
 it as the last word; time indices are not possible answers; T is the same for all tasks,
 where the code has T = N.
 
-The language model of section 5 has memories of single words, the most recent ones; see
-`MemoryNetworkLanguageModel`.
+The language model of section 5 is in `models.memory_network_language`.
 """
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import masked_softmax
-from attention.declaration import ScoreParts
 from attention.fast.bags import weighted_bag
 from attention.scores import SCORES
-from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
-from base.records import ScoreDetails
+from base.ranges import COUNT, LAYERS, POSITIVE, SIZE, Choice
 from models.attention import Alignment, Score
-from models.layers import PAD, Dropout, check_fields, logits
+from models.layers import check_fields
 from models.recording import score_details, sow_attention
-
-_QUERY = 0.1  # u^1 of the language model, the same for every unit
 
 MEMORY_ALIGNMENTS = ("global", "local_p", "gumbel")
 
@@ -244,138 +238,3 @@ class MemoryNetwork(nn.Module):
             words *= self.position_scale
         units = jnp.tile(units, table.shape[1] // self.width)
         return weighted_bag(ids, table[: self.vocab_size], words, units)
-
-
-class MemoryNetworkLanguageModel(nn.Module):
-    """End-to-end memory network on text: Sukhbaatar et al. (2015), section 5.
-
-    The memory of token t is the N tokens up to t, itself included, with a temporal
-    encoding of their distance, from 0 to N - 1:
-
-        m_i = A x_i + T_A(t - i),  c_i = C x_i + T_C(t - i),  u^1 = (0.1, ..., 0.1)
-        p^k = softmax(u^k m),  u^(k+1) = f(H u^k + sum_i p_i^k c_i)
-        next token = softmax(W u^(K+1))
-
-    f is ReLU on the second half of the units and the identity on the others. All hops
-    have the same A, C and H (layer-wise tying). The defaults are the paper's.
-
-    Sows an `AttentionRecord` [B, 1, T, T] of each hop, kind "memory".
-
-    Differs from the paper: memories at the beginning of a text have fewer than N
-    tokens; dropout is optional.
-
-    Attributes:
-        vocab_size: W.
-        width: D, width of the embeddings.
-        hops: K, number of hops.
-        memory: N, number of previous words in the memory.
-        init_scale: standard deviation of the initial parameters.
-        dropout: dropout rate of A x, C x and u^(K+1).
-    """
-
-    vocab_size: Annotated[int, SIZE]
-    width: Annotated[int, SIZE] = 150
-    hops: Annotated[int, LAYERS] = 6
-    memory: Annotated[int, SIZE] = 100
-    init_scale: Annotated[float, POSITIVE] = 0.05
-    dropout: Annotated[float, FRACTION] = 0.0
-
-    attends: ClassVar[bool] = True
-
-    def setup(self):
-        check_fields(self)
-        init = nn.initializers.normal(self.init_scale)
-        words, times = (self.vocab_size, self.width), (self.memory, self.width)
-        self.memory_embedding = self.param("memory_embedding", init, words)  # A
-        self.output_embedding = self.param("output_embedding", init, words)  # C
-        self.memory_times = self.param("memory_times", init, times)  # T_A
-        self.output_times = self.param("output_times", init, times)  # T_C
-        self.state_kernel = self.param("state_kernel", init, (self.width,) * 2)  # H
-        self.output = self.param("output", init, words)  # W
-        self.drop = Dropout(self.dropout)
-
-    @nn.nowrap
-    def start(self, batch: int) -> jax.Array:
-        """Returns the carry before the first token of B texts: no tokens [B, N - 1]."""
-        return jnp.full((batch, self.memory - 1), PAD, jnp.int32)
-
-    def __call__(
-        self, tokens: jax.Array, carry: jax.Array | None = None, *, train: bool
-    ) -> tuple[jax.Array, jax.Array]:
-        """Reads a part of each text; see `models.lstm_language`."""
-        batch, steps = tokens.shape
-        past = self.start(batch) if carry is None else carry
-        text = jnp.concatenate([past, tokens], 1)  # [B, N - 1 + T]
-        # Memory n of token t is token t + n of the text, the oldest first.
-        memory = jnp.arange(steps)[:, None] + jnp.arange(self.memory)  # [T, N]
-        mask = text[:, memory] != PAD  # [B, T, N]
-        # A x and C x, [B, N - 1 + T, D].
-        a = self.drop(self.memory_embedding[text], deterministic=not train)
-        c = self.drop(self.output_embedding[text], deterministic=not train)
-        time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
-        u = jnp.full((batch, steps, self.width), _QUERY)
-        linear = jnp.arange(self.width) < self.width // 2
-        # Records are of these tokens, without those before them.
-        these = (slice(None), None, slice(None), slice(self.memory - 1, None))
-        inside = from_window(mask, text.shape[1])[these]
-
-        def details(u: jax.Array) -> ScoreDetails | None:
-            if carry is not None:
-                return None  # earlier tokens take part, too
-            bias = from_window(u @ time_a.T, text.shape[1])[these]
-            parts = ScoreParts(u[:, None], a[:, None, self.memory - 1 :], bias=bias)
-            return score_details(parts, inside)
-
-        for k in range(self.hops):
-            # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
-            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
-            p = masked_softmax(scores, mask)  # [B, T, N]
-            weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
-            o = weights @ c + p @ time_c
-            sow_attention(
-                self,
-                weights[these],
-                partial(details, u),
-                kind="memory",
-                layer=k,
-                queries="tokens",
-                keys="tokens",
-            )
-            u = u @ self.state_kernel + o
-            u = jnp.where(linear, u, nn.relu(u))
-        u = self.drop(u, deterministic=not train)
-        return logits(u, self.output), text[:, steps:]
-
-
-def window_of(x: jax.Array, size: int) -> jax.Array:
-    """Selects columns t to t + N - 1 of row t.
-
-    Args:
-        x: [..., T, N - 1 + T].
-        size: N.
-
-    Returns:
-        [..., T, N].
-    """
-    *batch, rows, columns = x.shape
-    # Rows that are longer by one shift each next row by one column.
-    flat = x.reshape(*batch, rows * columns)
-    flat = jnp.pad(flat, [*[(0, 0)] * len(batch), (0, rows)])
-    return flat.reshape(*batch, rows, columns + 1)[..., :size]
-
-
-def from_window(x: jax.Array, columns: int) -> jax.Array:
-    """Inverse of `window_of`, with 0 elsewhere.
-
-    Args:
-        x: [..., T, N].
-        columns: N - 1 + T.
-
-    Returns:
-        [..., T, N - 1 + T].
-    """
-    *batch, rows, size = x.shape
-    # The same shift by reshaping, backwards.
-    x = jnp.pad(x, [*[(0, 0)] * (len(batch) + 1), (0, columns + 1 - size)])
-    flat = x.reshape(*batch, -1)[..., : rows * columns]
-    return flat.reshape(*batch, rows, columns)

@@ -14,7 +14,8 @@ from attention import memory
 from base.records import DETAILS, AttentionRecord, records_of
 from models.few_shot import MatchingNetwork, SnailClassifier
 from models.lstmn import LSTMNLanguageModel
-from models.memory_network import MemoryNetwork, MemoryNetworkLanguageModel
+from models.memory_network import MemoryNetwork
+from models.memory_network_language import MemoryNetworkLanguageModel
 from models.ntm import NeuralTuringMachine
 from models.pointer import PointerNetwork
 from models.sagan import SpatialSelfAttention

@@ -23,7 +23,7 @@ from models.lstmn import (
     LSTMNState,
     TapeMatrices,
 )
-from models.memory_network import MemoryNetworkLanguageModel
+from models.memory_network_language import MemoryNetworkLanguageModel
 from models.transformer_language import TransformerLanguageModel
 
 B, T, S, K, C, D, A, W = 2, 7, 5, 11, 3, 13, 17, 19

@@ -10,7 +10,7 @@ from states import stepped, task_of
 
 from base.records import AttentionRecord, records_of
 from configs import lstmn_text
-from models.memory_network import MemoryNetworkLanguageModel
+from models.memory_network_language import MemoryNetworkLanguageModel
 from tasks.common.vocabulary import PAD
 from training import evaluate
 
