@@ -29,7 +29,6 @@ where the code has T = N.
 The language model of section 5 is in `models.memory_network_language`.
 """
 
-from functools import partial
 from typing import Annotated, Literal
 
 import jax
@@ -39,7 +38,8 @@ from flax import linen as nn
 from attention.fast.bags import weighted_bag
 from attention.scores import SCORES
 from base.ranges import COUNT, LAYERS, POSITIVE, SIZE, Choice
-from models.attention import Alignment, Score
+from base.records import ScoreDetails
+from models.attention import Alignment, AlignmentOutput, Score
 from models.layers import check_fields
 from models.recording import score_details, sow_attention
 
@@ -111,29 +111,33 @@ class MemoryNetwork(nn.Module):
 
     def setup(self):
         check_fields(self)
-        normal = nn.initializers.normal(self.init_scale)
-        shape = self.vocab_size + self.memory, self.width
-        adjacent = self.tying == "adjacent"
-        # Adjacent: tables A^1, C^1 = A^2, ..., C^K. Layer-wise: A, C, B.
-        names = [f"embedding_{k}" for k in range(self.hops + 1)]
-        if not adjacent:
-            names = ["memory_embedding", "output_embedding", "query_embedding"]
-            self.answer_kernel = self.param("answer_kernel", normal, shape[::-1])
-            self.state_kernel = self.param("state_kernel", normal, (self.width,) * 2)
+        width, hops = self.width, self.hops
+        self.normal = nn.initializers.normal(self.init_scale)
+        # Hop k reads A^k = tables[n] and C^k = tables[n + 1], with n = layers[k].
+        if self.tying == "adjacent":  # A^(k+1) = C^k, B = A^1, W = C^K, no H
+            self.layers = list(range(hops))
+            self.tables = [self._table(f"embedding_{k}") for k in range(hops + 1)]
+            self.b, self.w, self.h = self.tables[0], self.tables[-1].T, None
+        else:  # the same A, C and H in each hop
+            self.layers = [0] * hops
+            answers = width, self.vocab_size + self.memory
+            self.w = self.param("answer_kernel", self.normal, answers)
+            self.h = self.param("state_kernel", self.normal, (width, width))
+            names = "memory_embedding", "output_embedding", "query_embedding"
+            *self.tables, self.b = map(self._table, names)
+        distinct = sorted(set(self.layers))
+        score = {"hidden": width, "max_length": self.memory}
+        self.scores = [Score(self.score, **score) for _ in distinct]
+        self.alignments = [Alignment(self.alignment, hidden=width) for _ in distinct]
 
-        def init(rng, shape):
-            return normal(rng, shape).at[0].set(0)
+    def _table(self, name: str) -> jax.Array:
+        """Embedding [V, D] of words and time indices; nil's is 0, without gradient."""
 
-        words = (jnp.arange(shape[0]) > 0)[:, None]
-        self.tables = [self.param(name, init, shape) * words for name in names]
-        hops = self.hops if adjacent else 1
-        self.scores = [
-            Score(self.score, hidden=self.width, max_length=self.memory)
-            for _ in range(hops)
-        ]
-        self.alignments = [
-            Alignment(self.alignment, hidden=self.width) for _ in range(hops)
-        ]
+        def init(rng: jax.Array) -> jax.Array:
+            return self.normal(rng, (size, self.width)).at[0].set(0)
+
+        size = self.vocab_size + self.memory
+        return self.param(name, init) * (jnp.arange(size) > 0)[:, None]
 
     def __call__(
         self,
@@ -156,42 +160,54 @@ class MemoryNetwork(nn.Module):
         Returns:
             [B, W] logits of the answer; nil is never the answer.
         """
-        adjacent = self.tying == "adjacent"
         memories, mask = self._memories(batch)
-        query_table = self.tables[0 if adjacent else 2]  # B
-        u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
-        samples = train and self.alignment == "gumbel"
-        weights, positions, parts = [], [], []
-        for k in range(self.hops):
-            layer = k if adjacent else 0
-            m, c = memories[layer : layer + 2]
-            parts.append(partial(self.scores[layer].parts, u[:, None], m[:, None]))
-            scores = self.scores[layer](u, m)  # u^k m^k, [B, 1, N]
-            aligned = self.alignments[layer](
-                scores,
-                query=u,
-                mask=mask,
-                rng=self.make_rng("alignment") if samples else None,
-            )  # softmax(u^k m^k) in the paper
-            p = jnp.where(linear, jnp.where(mask, scores, 0), aligned.weights)
-            o = p @ c  # o^k = sum_i p_i^k c_i^k
-            previous = u if adjacent else u @ self.state_kernel  # u^k, or H u^k
-            u = previous + o
-            weights.append(p)
-            positions.append(aligned.position)
+        u, hops = self._embed(batch["question"], self.b)[:, None], []  # u^1, [B, 1, D]
+        for layer in self.layers:
+            u, hop = self._hop(layer, u, memories, mask, linear=linear, train=train)
+            hops.append(hop)
+
+        def details() -> ScoreDetails | None:
+            parts = [
+                self.scores[layer].parts(hop.query[:, None], memories[layer][:, None])
+                for layer, hop in zip(self.layers, hops, strict=True)
+            ]
+            return score_details(parts, mask[:, None])
+
+        every = jax.tree.map(lambda *x: jnp.stack(x, 2), *hops)
         sow_attention(
             self,
-            jnp.concatenate(weights, 1)[:, None],
-            lambda: score_details([hop() for hop in parts], mask[:, None]),
-            position=None if positions[0] is None else jnp.stack(positions, -1),
+            every.weights,
+            details,
+            position=every.position,
             **self.alignments[0].record_fields,
             kind="memory",
             queries="hops",
             keys="sentences",
         )
-        w = self.tables[-1].T if adjacent else self.answer_kernel  # W
-        x = (u @ w)[:, 0, : self.vocab_size]
-        return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
+        answer = (u @ self.w)[:, 0, : self.vocab_size]  # W u^(K+1)
+        return jnp.where(jnp.arange(self.vocab_size) > 0, answer, -1e9)
+
+    def _hop(
+        self,
+        layer: int,
+        u: jax.Array,
+        memories: list[jax.Array],
+        mask: jax.Array,
+        *,
+        linear: bool | jax.Array,
+        train: bool,
+    ) -> tuple[jax.Array, AlignmentOutput]:
+        """One hop: u^(k+1) [B, 1, D], and the alignment, with p^k [B, 1, N]."""
+        samples = train and self.alignment == "gumbel"
+        rng = self.make_rng("alignment") if samples else None
+        m, c = memories[layer : layer + 2]
+        scores = self.scores[layer](u, m)  # u m_i
+        aligned = self.alignments[layer](scores, query=u, mask=mask, rng=rng)
+        p = aligned.weights  # softmax(u m) in the paper
+        p = jnp.where(linear, jnp.where(mask, scores, 0), p)  # linear start: u m
+        o = p @ c  # sum_i p_i c_i
+        previous = u if self.h is None else u @ self.h  # u, or H u
+        return previous + o, aligned._replace(weights=p, query=u)
 
     def _memories(
         self, batch: dict[str, jax.Array]
@@ -199,19 +215,18 @@ class MemoryNetwork(nn.Module):
         """Embeds the statements of each story, with their times.
 
         Returns:
-            [B, N, D] for each table, m^1, c^1 = m^2, ... with adjacent tying and m, c
+            [B, N, D] of each table: m^1, c^1 = m^2, ... with adjacent tying, and m, c
             with layer-wise tying; and the mask [B, 1, N] of the slots.
         """
         sentences, times = batch["sentences"], batch["times"]
-        tables = self.tables if self.tying == "adjacent" else self.tables[:2]
         filled = (sentences > 0).any(-1)
         # The tables' columns side by side, for one product.
-        embedded = self._embed(sentences, jnp.concatenate(tables, -1))
-        memories = jnp.split(embedded, len(tables), -1)
+        embedded = self._embed(sentences, jnp.concatenate(self.tables, -1))
+        memories = jnp.split(embedded, len(self.tables), -1)
         if "slots" in batch:
             filled = filled[batch["slots"]]
             memories = [memory[batch["slots"]] for memory in memories]
-        for n, table in enumerate(tables):
+        for n, table in enumerate(self.tables):
             time = table[self.vocab_size - 1 + times]
             memories[n] += jnp.where(times[..., None] > 0, time, 0)
         return memories, self.empty_slots | filled[:, None]
@@ -236,5 +251,6 @@ class MemoryNetwork(nn.Module):
                 max_length=self.position_length,
             )
             words *= self.position_scale
+        # sum_j l_j A x_j, with l = words @ units
         units = jnp.tile(units, table.shape[1] // self.width)
         return weighted_bag(ids, table[: self.vocab_size], words, units)
