@@ -86,8 +86,8 @@ def _write(state, weights, erase, add):
     return _slots(attention.memory.write(_slots(state), weights, erase, add))
 
 
-def _context(encode, inputs, w, b, *, mask=None):
-    return feedforward_attention(encode(inputs), w, b, mask=mask).context
+def _pooled(encode, inputs, w, b, *, mask=None):
+    return feedforward_attention(encode(inputs), w, b, mask=mask)
 
 
 def _weighted_bag(ids, table, words, units):
@@ -130,7 +130,7 @@ FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
         ("ntm_copy", "ntm_sort"),
     ),
     "pooled_attention": (
-        {pooled_attention.feedforward_context: _context},
+        {pooled_attention.pooled_attention: _pooled},
         ("ff_attention", "ff_attention data.length=10000"),
     ),
     "bags": ({bags.weighted_bag: _weighted_bag}, ("memory_network_qa",)),

@@ -23,8 +23,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.declaration import ScoreParts
-from attention.fast.pooled_attention import feedforward_context
-from attention.feedforward import feedforward_attention
+from attention.fast.pooled_attention import pooled_attention
 from base.ranges import SIZE
 from base.records import ScoreDetails
 from models.layers import check_fields
@@ -32,6 +31,7 @@ from models.recording import score_details, sow_attention
 
 FEATURES = 2  # numbers per step: a value and a marker
 
+_f = jax.nn.leaky_relu
 _he = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
 
 
@@ -63,30 +63,12 @@ class FeedForwardAttention(nn.Module):
             # Equal scores: alpha_t = 1 / T.
             self.w, self.b = jnp.zeros(width), jnp.zeros(())
 
-    def read(self, inputs: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-        """Returns the estimates [B] of `__call__`; sows an `AttentionRecord`.
-
-        The recorded weights are [B, 1, 1, T]. The score has one unit, tanh(b + h_t w).
-        """
-        h = self._values(inputs)  # h_t = f(W_xh x_t + b_xh)
-        context, weights = feedforward_attention(h, self.w, self.b, mask=mask)
-
-        def details() -> ScoreDetails | None:
-            query = jnp.broadcast_to(self.b, (len(h), 1, 1, 1))
-            key = (h @ self.w)[:, None, :, None]
-            parts = ScoreParts(query, key, v=jnp.ones(1), activation="tanh")
-            return score_details(parts, None if mask is None else mask[:, None, None])
-
-        weights = weights[:, None, None]
-        sow_attention(
-            self, weights, details, kind="attention", queries="estimate", keys="steps"
-        )
-        return self._estimate(context)  # c = sum_t alpha_t h_t
-
     def __call__(
         self, inputs: jax.Array, mask: jax.Array | None = None, *, train: bool
     ) -> jax.Array:
-        """Estimates a number for each sequence, as `read` without the weights.
+        """Estimates a number for each sequence.
+
+        Sows an `AttentionRecord` [B, 1, 1, T]; its score has one unit, tanh(b + h_t w).
 
         Args:
             inputs: [B, T, 2] values and markers.
@@ -96,15 +78,21 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B] estimates.
         """
-        # c = sum_t alpha_t h_t, in chunks of steps
-        context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
-        return self._estimate(context)
+        # e_t = tanh(w h_t + b), alpha = softmax(e), c = sum_t alpha_t h_t
+        c, alpha = pooled_attention(self._values, inputs, self.w, self.b, mask=mask)
+        s = _f(c @ self.w_cs + self.b_cs)
+        y = _f(s @ self.w_sy + self.b_sy)
+
+        def details() -> ScoreDetails | None:
+            query = jnp.broadcast_to(self.b, (len(inputs), 1, 1, 1))
+            key = (self._values(inputs) @ self.w)[:, None, :, None]
+            parts = ScoreParts(query, key, v=jnp.ones(1), activation="tanh")
+            return score_details(parts, None if mask is None else mask[:, None, None])
+
+        weights = alpha[:, None, None]
+        sow_attention(self, weights, details, queries="estimate", keys="steps")
+        return y[:, 0]
 
     def _values(self, inputs: jax.Array) -> jax.Array:
         """Values h_t [..., T, D] of inputs x_t [..., T, 2]."""
-        return jax.nn.leaky_relu(inputs @ self.w_xh + self.b_xh)
-
-    def _estimate(self, context: jax.Array) -> jax.Array:
-        """Estimates y [B] from contexts [B, D]."""
-        s = jax.nn.leaky_relu(context @ self.w_cs + self.b_cs)  # s = f(W_cs c + b_cs)
-        return jax.nn.leaky_relu(s @ self.w_sy + self.b_sy)[..., 0]
+        return _f(inputs @ self.w_xh + self.b_xh)

@@ -9,23 +9,24 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import check_mask, check_width
+from ..core import Attention
 from ..feedforward import feedforward_attention
 
 _CHUNK = 1000  # steps whose values, 400 KB at D = 100, fit in the cache of a core
 
 
-def feedforward_context(
+def pooled_attention(
     encode: Callable[[jax.Array], jax.Array],
     inputs: jax.Array,
     w: jax.Array,
     b: jax.Array,
     *,
     mask: jax.Array | None = None,
-) -> jax.Array:
-    """Context of feed-forward attention to encoded inputs.
+) -> Attention:
+    """Feed-forward attention to encoded inputs.
 
-    Equals `feedforward_attention(encode(inputs), w, b, mask=mask).context`. On a CPU it
-    is computed by `chunked_context`.
+    Equals `feedforward_attention(encode(inputs), w, b, mask=mask)`. On a CPU it is
+    computed by `chunked_attention`.
 
     Args:
         encode: function from inputs [..., F] to values [..., D], applied per step.
@@ -35,7 +36,7 @@ def feedforward_context(
         mask: bool, True = may attend; broadcasts against [..., T].
 
     Returns:
-        [..., D] contexts.
+        Attention(context [..., D], weights [..., T]).
 
     Raises:
         TypeError: if `mask` is not bool.
@@ -43,16 +44,16 @@ def feedforward_context(
             broadcast.
     """
 
-    def chunked(inputs: jax.Array) -> jax.Array:
-        return chunked_context(encode, inputs, w, b, mask=mask)
+    def chunked(inputs: jax.Array) -> Attention:
+        return chunked_attention(encode, inputs, w, b, mask=mask)
 
-    def plain(inputs: jax.Array) -> jax.Array:
-        return feedforward_attention(encode(inputs), w, b, mask=mask).context
+    def plain(inputs: jax.Array) -> Attention:
+        return feedforward_attention(encode(inputs), w, b, mask=mask)
 
     return jax.lax.platform_dependent(inputs, cpu=chunked, default=plain)
 
 
-def chunked_context(
+def chunked_attention(
     encode: Callable[[jax.Array], jax.Array],
     inputs: jax.Array,
     w: jax.Array,
@@ -60,7 +61,7 @@ def chunked_context(
     *,
     mask: jax.Array | None = None,
     chunk: int = _CHUNK,
-) -> jax.Array:
+) -> Attention:
     """Context sum_t exp(e_t) h_t / sum_t exp(e_t), summed over chunks of a sequence.
 
     Scores are bounded, so that the sums need no running maximum. Chunks of at most
@@ -69,15 +70,16 @@ def chunked_context(
     ff_attention takes 1.37 times as long, and 2.68 times at a length of 10,000, on two
     threads of a CPU.
 
-    See `feedforward_context` for the other arguments and errors.
+    See `pooled_attention` for the other arguments and errors.
 
     Returns:
-        [..., D] in the dtype of the values; sums are computed in float32 or wider.
+        Attention(context [..., D], weights [..., T]) in the dtype of the values; sums
+        are computed in float32 or wider.
     """
     value = jax.eval_shape(
         encode, jax.ShapeDtypeStruct(inputs.shape[-2:], inputs.dtype)
     )
-    check_width("chunked_context", value.shape, w)
+    check_width("chunked_attention", value.shape, w)
     if mask is not None:
         check_mask(mask, inputs.shape[:-1])
     *batch, steps, features = inputs.shape
@@ -92,15 +94,16 @@ def chunked_context(
 
     wide = jnp.promote_types(value.dtype, jnp.float32)
 
-    def sums(part):
+    def pooled(part):
         inputs, mask = part
-        value = encode(inputs)
-        scores = jnp.tanh(value @ w + b).astype(wide)
-        exps = jnp.where(mask, jnp.exp(scores), 0)
-        return exps @ value, exps.sum()
+        h = encode(inputs)
+        e = jnp.tanh(h @ w + b).astype(wide)
+        exps = jnp.where(mask, jnp.exp(e), 0)
+        return exps @ h, exps.sum(), exps  # summed here: unused weights cost nothing
 
-    above, below = jax.lax.map(jax.checkpoint(sums, prevent_cse=False), parts)
-    above = above.reshape(*batch, pieces, -1).sum(-2)
-    below = below.reshape(*batch, pieces).sum(-1)
+    sums, totals, exps = jax.lax.map(jax.checkpoint(pooled, prevent_cse=False), parts)
+    exps = exps.reshape(*batch, -1)[..., :steps]
     # An unmasked step adds at least 1/e: the bound only acts if all steps are masked.
-    return (above / jnp.maximum(below, 0.1)[..., None]).astype(value.dtype)
+    total = jnp.maximum(totals.reshape(*batch, pieces).sum(-1), 0.1)[..., None]
+    context = sums.reshape(*batch, pieces, -1).sum(-2) / total
+    return Attention(context.astype(value.dtype), (exps / total).astype(value.dtype))

@@ -5,9 +5,9 @@ generates the sequences, of fixed or variable length. The loss is the squared er
 `accuracy` is the percentage of the 1000 estimates of a split that are within 0.04 of
 the target.
 
-Works with any model that has the methods of `models.feedforward.FeedForwardAttention`:
-`model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, and
-`read(inputs, mask) -> estimates [B]`, which sows an `AttentionRecord` [B, 1, 1, T].
+Works with any model called as `models.feedforward.FeedForwardAttention`:
+`model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, which sows
+an `AttentionRecord` [B, 1, 1, T].
 
 Axes: B sequences; T steps.
 """
@@ -123,11 +123,12 @@ class Adding(Task):
     def outputs(self, state: TrainState, batch: Batch, attention: bool) -> Any:
         """Returns estimates [B] and, if requested, the attention to the steps."""
         inputs, mask = batch["inputs"], batch.get("mask")
-        variables = {"params": state.params}
-        if not attention:
-            return self.model.apply(variables, inputs, mask, train=False), []
         estimates, sown = self.model.apply(
-            variables, inputs, mask, method="read", mutable=["attention", DETAILS]
+            {"params": state.params},
+            inputs,
+            mask,
+            train=False,
+            mutable=["attention", DETAILS] if attention else [],
         )
         return estimates, records_of(sown, AttentionRecord)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.fast.pooled_attention import chunked_context
+from attention.fast.pooled_attention import chunked_attention
 from attention.feedforward import feedforward_attention
 
 B, T, D, F = 3, 7, 5, 2
@@ -21,7 +21,7 @@ def mask(draw):
 
 def test_sums_over_chunks_are_kept_in_float32(draw):
     x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
-    context = chunked_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
+    context, _ = chunked_attention(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
     assert context.dtype == jnp.bfloat16
     np.testing.assert_array_equal(context, jnp.ones((1, D)))  # not 256 / 4000
 
@@ -31,26 +31,27 @@ def encoder(kernel):
 
 
 @pytest.mark.parametrize(("chunk", "masked"), [(2, False), (3, True)])
-def test_chunks_change_neither_the_context_nor_the_gradients(
+def test_chunks_change_neither_the_outputs_nor_the_gradients(
     x64, draw, mask, chunk, masked
 ):
-    x, kernel, w, b, direction = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
+    x, kernel, w, b = draw(B, T, F), draw(F, D), draw(D), draw()
+    directions = draw(B, D), draw(B, T)
     mask = mask if masked else None
 
     def plain(x, kernel, w, b):
-        context = attention(encoder(kernel)(x), w, b, mask=mask).context
-        return jnp.sum(context * direction), context
+        attended = attention(encoder(kernel)(x), w, b, mask=mask)
+        return sum(map(jnp.vdot, attended, directions)), attended
 
     def chunked(x, kernel, w, b):
         encode = encoder(kernel)
-        context = chunked_context(encode, x, w, b, mask=mask, chunk=chunk)
-        return jnp.sum(context * direction), context
+        attended = chunked_attention(encode, x, w, b, mask=mask, chunk=chunk)
+        return sum(map(jnp.vdot, attended, directions)), attended
 
     actual, expected = (
         jax.jit(jax.grad(function, (0, 1, 2, 3), has_aux=True))(x, kernel, w, b)
         for function in (chunked, plain)
     )
-    assert actual[1].shape == (B, D)
+    assert (actual[1].context.shape, actual[1].weights.shape) == ((B, D), (B, T))
     for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
@@ -58,11 +59,12 @@ def test_chunks_change_neither_the_context_nor_the_gradients(
 def test_chunks_take_any_batch_axes(x64, draw):
     x, kernel, w, b = draw(2, B, T, F), draw(F, D), draw(D), draw()
     encode, mask = encoder(kernel), draw(B, T) > -1
-    expected = attention(encode(x), w, b, mask=mask).context
-    context = chunked_context(encode, x, w, b, mask=mask, chunk=3)
-    np.testing.assert_allclose(context, expected, atol=1e-12)
-    single = chunked_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
-    np.testing.assert_allclose(single, expected[1, 2], atol=1e-12)
+    expected = attention(encode(x), w, b, mask=mask)
+    attended = chunked_attention(encode, x, w, b, mask=mask, chunk=3)
+    single = chunked_attention(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
+    for actual, part, array in zip(attended, single, expected, strict=True):
+        np.testing.assert_allclose(actual, array, atol=1e-12)
+        np.testing.assert_allclose(part, array[1, 2], atol=1e-12)
 
 
 def test_chunks_never_store_the_values_of_all_steps(draw):
@@ -71,7 +73,7 @@ def test_chunks_never_store_the_values_of_all_steps(draw):
 
     def memory(chunk):
         def loss(kernel):
-            context = chunked_context(encoder(kernel), x, w, b, chunk=chunk)
+            context, _ = chunked_attention(encoder(kernel), x, w, b, chunk=chunk)
             return jnp.sum(context**2)
 
         compiled = jax.jit(jax.grad(loss)).lower(kernel).compile()
@@ -85,5 +87,5 @@ def test_chunks_never_store_the_values_of_all_steps(draw):
 def test_few_steps_of_the_minimum_score_are_averaged(draw, steps):
     """Their sum of exponentials, steps / e, is less than 1."""
     values = draw(B, steps, D)
-    context = chunked_context(lambda x: x, values, jnp.zeros(D), jnp.array(-50.0))
+    context, _ = chunked_attention(lambda x: x, values, jnp.zeros(D), jnp.array(-50.0))
     np.testing.assert_allclose(context, values.mean(1), rtol=1e-5)
