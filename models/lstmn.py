@@ -50,102 +50,103 @@ class TapeMatrices(NamedTuple):
     summary: Matrix  # [D, A], W_h~
 
 
+class Matrices(NamedTuple):
+    """Weight matrices of a step, the last two for deep fusion."""
+
+    gates: Matrix  # [D, 4 D], W for h~_t, with i, f, o and c^ side by side
+    intra: TapeMatrices
+    inter: TapeMatrices | None = None  # W_g and W_g~
+    fuse: Matrix | None = None  # [D, D], W_r for gamma~_t
+
+
+class Shared(NamedTuple):
+    """Other arrays that every step reads, the last two for deep fusion."""
+
+    v: jax.Array  # [A]
+    # W_g gamma_j [B, S, A], [gamma_j; alpha_j] [B, S, 2 D]; float 1 at tokens [B, S]
+    source: Tape | None = None
+    u: jax.Array | None = None  # [A]
+
+
+class Carry(NamedTuple):
+    """Read vectors of the previous token."""
+
+    h: jax.Array  # [B, D], h~_{t-1}
+    gamma: jax.Array | None = None  # [B, D], gamma~_{t-1}, with deep fusion
+
+
+class Token(NamedTuple):
+    """Products of matrices and x_t, for all tokens at once; two for deep fusion."""
+
+    gates: jax.Array  # [B, 4 D], W x_t + b
+    intra: jax.Array  # [B, A], W_x x_t of a^t
+    inter: jax.Array | None = None  # [B, A], W_x x_t of b^t
+    fuse: jax.Array | None = None  # [B, D], W_r x_t + b_r
+
+
+def token_query(x: jax.Array, summary: jax.Array, w: TapeMatrices) -> jax.Array:
+    """Query W_x x_t + W_h~ h~_{t-1} [..., A] of eq. 4, from W_x x_t and h~_{t-1}."""
+    return x + summary @ w.summary
+
+
 def read(
-    score: str,
-    query: jax.Array,
-    summary: jax.Array,
-    tape: Tape,
-    w: TapeMatrices,
-    v: jax.Array,
+    score: str, query: jax.Array, tape: Tape, v: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
 
     Args:
         score: a key of `models.attention.MATCHING_SCORES`.
-        query: [B, A], W_x x_t, computed for all tokens at once.
-        summary: [B, D], h~_{t-1}.
+        query: [B, A], W_x x_t + W_h~ h~_{t-1}.
         tape: keys W_h h_i [B, K, A] and values [h_i; c_i] [B, K, 2 D].
-        w: weight matrices.
         v: [A].
 
     Returns:
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
-    query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
-    a = MATCHING_SCORES[score].compare(query, tape.key, v=v)  # eq. 4
+    a = MATCHING_SCORES[score].compare(query[:, None], tape.key, v=v)  # eq. 4
     context, weights = read_tape(a[:, 0], tape)  # eqs. 5, 6
     return *jnp.split(context, 2, -1), weights
 
 
 def lstmn(
-    w: tuple[Matrix, TapeMatrices, Any],
-    shared: tuple[jax.Array, Any],
+    w: Matrices,
+    shared: Shared,
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
-    carry: tuple[jax.Array, jax.Array | None],
-    x: tuple[jax.Array, jax.Array, Any],
+    carry: Carry,
+    x: Token,
     score: str = "additive",
-) -> tuple[Any, tuple[jax.Array, jax.Array], Any, jax.Array]:
+) -> tuple[
+    Carry, tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array | None], jax.Array
+]:
     """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9, for `tape_scan`.
 
     Args:
-        w: W for h~ [D, 4 D], with i, f, o and c^ side by side; the matrices of the
-            attention; and those of `fuse`, None without deep fusion.
-        shared: v [A], and the `source` of `fuse` or None.
+        w: weight matrices.
+        shared: other arrays.
         tape: keys [B, K, A] and values [B, K, 2 D] of previous tokens, in any order.
         valid: [B, K] bool, slots with a token.
-        carry: h~_{t-1} [B, D], and gamma~_{t-1} of `fuse` or None.
-        x: of the token, W x_t + b [B, 4 D] and W_x x_t [B, A], computed for all tokens
-            at once, and the `x` of `fuse` or None.
+        carry: read vectors of the previous token.
+        x: products of the token.
         score: a key of `MATCHING_SCORES`.
 
     Returns:
         The next carry; key and value of the token on the tape; h_t [B, D] and, with
         deep fusion, the weights [B, S] of the other text; and the weights s^t [B, K].
     """
-    (w_gates, w_tape, w_fusion), (v, source), (summary, gamma) = w, shared, carry
-    gates, query, x_fusion = x
-    h_read, c_read, weights = read(  # h~_t, c~_t, s^t: eqs. 4 to 6
-        score, query, summary, Tape(*tape, valid), w_tape, v
-    )
-    gates = gates + h_read @ w_gates  # eq. 7
-    input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
-    # eq. 8
-    cell = nn.sigmoid(forget) * c_read + nn.sigmoid(input_) * nn.tanh(candidate)
-    attended = None
-    if source is not None:
-        fused, gamma, attended = fuse(w_fusion, source, gamma, x_fusion, score)
-        cell = fused + cell
-    hidden = nn.sigmoid(output) * nn.tanh(cell)  # eq. 9
-    entry = hidden @ w_tape.key, jnp.concatenate([hidden, cell], -1)
-    return (h_read, gamma), entry, (hidden, attended), weights
-
-
-def fuse(
-    w: tuple[TapeMatrices, Matrix],
-    source: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    gamma: jax.Array,
-    x: tuple[jax.Array, jax.Array],
-    score: str,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Deep fusion of one token with another text: Cheng et al. (2016), section 4.
-
-    Args:
-        w: matrices of the attention, and the part of W_r for gamma~_t [D, D].
-        source: the other text: W_g gamma_j [B, S, A], [gamma_j; alpha_j] [B, S, 2 D], 1
-            at tokens and 0 at padding [B, S], and u [A].
-        gamma: [B, D], gamma~_{t-1}.
-        x: W_x x_t [B, A] and W_r x_t + b_r [B, D].
-        score: a key of `MATCHING_SCORES`.
-
-    Returns:
-        The addend r_t alpha~_t of the cell [B, D], gamma~_t [B, D] and the weights of
-        the other text [B, S].
-    """
-    (w_tape, w_gate), (key, value, present, u), (query, gate) = w, source, x
-    tape = Tape(key, value, present > 0)
-    gamma, alpha, weights = read(score, query, gamma, tape, w_tape, u)
-    return nn.sigmoid(gate + gamma @ w_gate) * alpha, gamma, weights
+    query = token_query(x.intra, carry.h, w.intra)
+    h_read, c_read, s = read(score, query, Tape(*tape, valid), shared.v)  # eqs. 4 to 6
+    i, f, o, c_hat = jnp.split(x.gates + h_read @ w.gates, 4, axis=-1)  # eq. 7
+    c = nn.sigmoid(f) * c_read + nn.sigmoid(i) * nn.tanh(c_hat)  # eq. 8
+    gamma = source_weights = None
+    if shared.source is not None:  # deep fusion, section 4
+        source = shared.source._replace(valid=shared.source.valid > 0)
+        query = token_query(x.inter, carry.gamma, w.inter)
+        gamma, alpha, source_weights = read(score, query, source, shared.u)
+        c = nn.sigmoid(x.fuse + gamma @ w.fuse) * alpha + c  # r_t alpha~_t + c_t
+    h = nn.sigmoid(o) * nn.tanh(c)  # eq. 9
+    entry = h @ w.intra.key, jnp.concatenate([h, c], -1)
+    return Carry(h_read, gamma), entry, (h, source_weights), s
 
 
 class TapeAttention(nn.Module):
@@ -236,60 +237,61 @@ class LSTMNLayer(nn.Module):
             values [B, T, 2 D]; and the state after them.
         """
         batch, steps, _ = x.shape
-        n, slots = self.features, self.memory
-        empty = state is None
-        state = LSTMNState.start(batch, slots, n) if empty else state
+        n, slots, empty = self.features, self.memory, state is None
+        start = LSTMNState.start(batch, slots, n) if state is None else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
-        valid = jnp.concatenate([state.valid, mask], 1)
-        w, shared, inputs = self._prepare(x, source)
-        (_, w_tape, w_fusion), (v, other), (_, query, x_fusion) = w, shared, inputs
-        gamma = None if source is None else jnp.zeros_like(state.summary)
+        valid = jnp.concatenate([start.valid, mask], 1)
+        w, shared, tokens = self._prepare(x, source)
         key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
         if not empty:
-            key = state.value[..., :n] @ w_tape.key
-        (key, value), (summary, _), y, weights = tape_scan(
+            key = start.value[..., :n] @ w.intra.key
+        gamma = None if source is None else jnp.zeros_like(start.summary)
+        entries, last, outputs, weights = tape_scan(
             partial(lstmn, score=self.score),
             w,
             shared,
-            (key, state.value),
+            (key, start.value),
             valid,
-            (state.summary, gamma),
-            jax.tree.map(_swap, inputs),
+            Carry(start.summary, gamma),
+            jax.tree.map(_swap, tokens),
             empty=empty,
         )
-        key, value, y, weights = jax.tree.map(_swap, (key, value, y, weights))
-        hidden, source_weights = y
+        key, value, h, source_weights, weights = jax.tree.map(
+            _swap, (*entries, *outputs, weights)
+        )
         distance = jnp.arange(steps)[:, None] - jnp.arange(steps)
         on_tape = mask[:, None] & (distance > 0) & (distance <= slots)
         # The tape of a later part of a text also has the tokens before it.
-        tape = Tape(key, hidden, on_tape) if empty else None
-        self._record("intra", token_weights(weights), tape, query, w_tape, v)
+        tape = Tape(key, h, on_tape) if empty else None
+        weights = token_weights(weights)
+        self._record("intra", weights, tape, tokens.intra, w.intra, shared.v)
         if source is not None:
-            (source_key, *_, u), (query, _), (w_source, _) = other, x_fusion, w_fusion
-            tape = Tape(source_key, source.key, source.valid[:, None])
-            self._record("cross", source_weights, tape, query, w_source, u)
-        values = jnp.concatenate([state.value, value], 1)
-        state = LSTMNState(values[:, -slots:], valid[:, -slots:], summary)
-        return Tape(hidden, value, mask), state
+            tape = Tape(shared.source.key, source.key, source.valid[:, None])
+            self._record("cross", source_weights, tape, tokens.inter, w.inter, shared.u)
+        values = jnp.concatenate([start.value, value], 1)
+        state = LSTMNState(values[:, -slots:], valid[:, -slots:], last.h)
+        return Tape(h, value, mask), state
 
-    def _prepare(self, x: jax.Array, source: Tape | None) -> tuple[Any, Any, Any]:
+    def _prepare(
+        self, x: jax.Array, source: Tape | None
+    ) -> tuple[Matrices, Shared, Token]:
         """Returns the arguments w, shared and x of `lstmn`, for all tokens at once."""
         n, additive = self.features, "v" in MATCHING_SCORES[self.score].parameters
         gates = Gates("lstm", n, STANDARD, name="input")(x)
-        recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
-        intra = TapeAttention(n, self.score_hidden, additive, name="intra")
-        query, w_tape, v = intra(x)
+        w_gates = StateMatrices("lstm", n, STANDARD, name="state")().gates
+        attention = partial(TapeAttention, n, self.score_hidden, additive)
+        query, w_intra, v = attention(name="intra")(x)
         if source is None:
-            return (recurrent.gates, w_tape, None), (v, None), (gates, query, None)
-        inter = TapeAttention(n, self.score_hidden, additive, name="inter")
-        source_query, w_source, u = inter(x)
-        w_fusion = w_source, self.param("gate", STANDARD.kernel, (n, n))
-        key, present = source.key @ w_source.key, source.valid.astype(x.dtype)
-        x_fusion = source_query, Dense(n, name="input_gate")(x)
+            return Matrices(w_gates, w_intra), Shared(v), Token(gates, query)
+        source_query, w_inter, u = attention(name="inter")(x)
+        w_fuse = self.param("gate", STANDARD.kernel, (n, n))
+        tape = Tape(
+            source.key @ w_inter.key, source.value, source.valid.astype(x.dtype)
+        )
         return (
-            (recurrent.gates, w_tape, w_fusion),
-            (v, (key, source.value, present, u)),
-            (gates, query, x_fusion),
+            Matrices(w_gates, w_intra, w_inter, w_fuse),
+            Shared(v, tape, u),
+            Token(gates, query, source_query, Dense(n, name="input_gate")(x)),
         )
 
     def _record(
@@ -306,11 +308,11 @@ class LSTMNLayer(nn.Module):
         def details() -> ScoreDetails | None:
             if tape is None:
                 return None
-            # As in `read`.
+            # h~_{t-1}, the read vector of the previous token
             summary = jnp.pad(weights @ tape.value, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-            projected = (query + summary @ w.summary)[:, None]
+            queries = token_query(query, summary, w)[:, None]
             score = MATCHING_SCORES[self.score]
-            parts = score.parts(projected, tape.key[:, None], v=v)
+            parts = score.parts(queries, tape.key[:, None], v=v)
             return score_details(parts, tape.valid[:, None])
 
         keys = {"intra": "tokens", "cross": "source"}[kind]

@@ -11,6 +11,7 @@ from translators import descend, sigmoid
 
 from attention.core import attend
 from attention.scores import SCORES
+from attention.tape import Tape
 from base.errors import FieldError
 from base.records import AttentionRecord, records_of
 from models import lstmn
@@ -60,44 +61,41 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
     def tape_weights():
         return TapeMatrices(draw(D, A), draw(D, A))
 
-    w_gates, w_tape, v = draw(D, 4 * D), tape_weights(), draw(A)
-    x_gates, query, carry = draw(B, 4 * D), draw(B, A), draw(B, D)
+    w = lstmn.Matrices(draw(D, 4 * D), tape_weights())
+    shared, carry = lstmn.Shared(draw(A)), lstmn.Carry(draw(B, D))
+    x = lstmn.Token(draw(B, 4 * D), draw(B, A))
     key, value = draw(B, K, A), draw(B, K, 2 * D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
-    w_fusion = other = fused = x_fusion = None
     if deep:
-        w_fusion = tape_weights(), draw(D, D)
         present = (jnp.arange(S) < jnp.array([[S], [2]])).astype(jnp.float64)
-        other = draw(B, S, A), draw(B, S, 2 * D), present, draw(A)
-        x_fusion, fused = (draw(B, A), draw(B, D)), draw(B, D)
+        other = Tape(draw(B, S, A), draw(B, S, 2 * D), present)
+        w = w._replace(inter=tape_weights(), fuse=draw(D, D))
+        shared = shared._replace(source=other, u=draw(A))
+        x = x._replace(inter=draw(B, A), fuse=draw(B, D))
+        carry = carry._replace(gamma=draw(B, D))
     following, entry, (hidden, attended), weights = lstmn.lstmn(
-        (w_gates, w_tape, w_fusion),
-        (v, other),
-        (key, value),
-        valid,
-        (carry, fused),
-        (x_gates, query, x_fusion),
+        w, shared, (key, value), valid, carry, x
     )
     for b in range(B):
         summary, previous, s = read_in_a_loop(
-            query[b], carry[b], key[b], value[b], valid[b], w=w_tape, v=v
+            x.intra[b], carry.h[b], key[b], value[b], valid[b], w=w.intra, v=shared.v
         )
-        gates = np.asarray(x_gates[b] + summary @ w_gates)
+        gates = np.asarray(x.gates[b] + summary @ w.gates)
         i, f, o, g = gates.reshape(4, D)
         c = sigmoid(f) * previous + sigmoid(i) * np.tanh(g)
         if deep:
-            text = [leaf[b] for leaf in other[:3]]
+            text = [leaf[b] for leaf in other]
             gamma, alpha, p = read_in_a_loop(
-                x_fusion[0][b], fused[b], *text, w=w_fusion[0], v=other[3]
+                x.inter[b], carry.gamma[b], *text, w=w.inter, v=shared.u
             )
-            c += sigmoid(np.asarray(x_fusion[1][b] + gamma @ w_fusion[1])) * alpha
+            c += sigmoid(np.asarray(x.fuse[b] + gamma @ w.fuse)) * alpha
             np.testing.assert_allclose(attended[b], p, atol=1e-12)
-            np.testing.assert_allclose(following[1][b], gamma, atol=1e-12)
+            np.testing.assert_allclose(following.gamma[b], gamma, atol=1e-12)
         h = sigmoid(o) * np.tanh(c)
         np.testing.assert_allclose(weights[b], s, atol=1e-12)
-        np.testing.assert_allclose(following[0][b], summary, atol=1e-12)
+        np.testing.assert_allclose(following.h[b], summary, atol=1e-12)
         np.testing.assert_allclose(hidden[b], h, atol=1e-12)
-        np.testing.assert_allclose(entry[0][b], h @ w_tape.key, atol=1e-12)
+        np.testing.assert_allclose(entry[0][b], h @ w.intra.key, atol=1e-12)
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
 
 
