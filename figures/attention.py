@@ -264,7 +264,8 @@ def draw_heads(
         title = f"{name}: {part} layer {each.layer + 1}, {kind}"
         if each.position is not None:
             title += f" ({_POSITION})"
-        file = f"{number}_{part}_{each.layer + 1}_{kind.replace('-', '_')}"
+        file = f"{number}_{part}_{each.layer + 1}_{kind}"
+        file = file.replace("-", "_").replace(" ", "_")
         cross, heads = each.name == "cross", len(each.weights)
         pages = {"": slice(None)}
         if heads > 1 and not legible(heads, each.queries, each.keys):

@@ -2,8 +2,8 @@
 
 Cheng, Dong and Lapata (2016), sections 4, 5.2 and 5.3. A sentence is represented by the
 mean of its hidden states; a pair by both means, concatenated. Two ReLU layers follow.
-The encoder "mean" is the mean of the embeddings, without states; layers after the first
-also get the embeddings. A pair is fused in one of three ways:
+The encoder "mean" has no states: it takes the mean of the embeddings. Layers after the
+first also read the embeddings. A pair is fused in one of three ways:
 
 *   "none": the sentences are read independently;
 *   "shallow": the states h_t of the second sentence attend to those of the first,
@@ -133,8 +133,8 @@ class SentenceClassifier(nn.Module):
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Classifies sentences or pairs.
 
-        Sows an `AttentionRecord` of each attention: kind "intra" of the last sentence
-        that is read, and "cross" of the second sentence to the first.
+        Sows an `AttentionRecord` of each attention: kind "intra" of each layer and
+        sentence, and "cross" of the second sentence to the first.
 
         Args:
             batch: int `first` [B, S], for pairs also `second` [B, T].

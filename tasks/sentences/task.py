@@ -12,6 +12,7 @@ logits`, which may sow attention of the kinds "intra" and "cross".
 Axes: B batch; S, T tokens.
 """
 
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,18 +180,23 @@ class SentenceClassification(Task):
     def show(self, example: Example, answer: Any) -> Prediction:
         """Returns the label and its log-probability, in nats.
 
-        The attention is that between the texts, or within the last text that is read.
+        The attention is that between the texts, and that within each text.
         """
         logits, records = answer
         best, length = int(logits.argmax()), self.config.data.max_length
         words = [text.split()[:length] or ["</s>"] for text in example[1:]]
-        maps = []
+        maps, names = [], ("first text", "second text")
+        texts = itertools.cycle(zip(names, words, strict=False))  # as each layer reads
         for record in records:
-            rows, columns, titles = words[-1], words[0], ("second text", "first text")
-            if record.kind != "cross":
-                columns = rows = words[-1][: record.weights.shape[1]]
-                titles = "word being read", "attended word"
-            maps.append(attention_map(record, rows, columns, titles))
+            if record.kind == "cross":
+                maps.append(attention_map(record, words[1], words[0], names[::-1]))
+                continue
+            name, text = next(texts)
+            text = text[: record.weights.shape[1]]
+            each = attention_map(
+                record, text, text, ("word being read", "attended word")
+            )
+            maps.append(each._replace(name=name) if len(words) > 1 else each)
         return Prediction(
             self.sentences.labels[best],
             float(jax.nn.log_softmax(logits)[best]),

@@ -19,7 +19,7 @@ from tasks.sentences import entailment
 from tasks.sentences.entailment import Sentence, pairs, parse, split_of
 from tasks.sentences.task import SentenceClassification
 from training import evaluate
-from training.task import create
+from training.task import NoOptions, create
 
 B, S, T, W = 2, 5, 7, 19
 
@@ -296,6 +296,32 @@ def test_a_pair_in_predictions_has_a_tab(tmp_path):
     task = create(config, tmp_path, training=True)
     with pytest.raises(UserError, match="^line 2: has one text: must be two texts sep"):
         list(evaluate.predict(task, None, {2: "all dogs walk"}, None, False))
+
+
+@pytest.mark.parametrize("fusion", ["none", "deep"])
+def test_each_text_of_a_pair_has_the_map_of_its_own_attention(tmp_path, fusion):
+    config = lstmn_sentences.get_config("smoke")
+    config.model.fusion = fusion
+    task = create(config, tmp_path, training=True)
+    state = task.objective.init(jax.random.key(0))
+
+    def maps(*texts):
+        example = task.parse("\t".join(texts), NoOptions())
+        (answer,) = task.answers(state, [example], attention=True)
+        return {each.name: each for each in task.show(example, answer).attention}
+
+    first, second, other = "all dogs walk", "some cats do not walk", "no dogs walk"
+    of_pair, of_other = maps(first, second), maps(first, other)
+    assert of_pair["first text"].keys == of_pair["first text"].queries == first.split()
+    assert of_pair["second text"].keys == second.split()
+    np.testing.assert_array_equal(  # the first text is read alone
+        of_pair["first text"].weights, of_other["first text"].weights
+    )
+    differ = of_pair["second text"].weights[:, :3, :3] - of_other["second text"].weights
+    assert np.abs(differ).max() > 0
+    if fusion == "deep":
+        assert of_pair["cross"].queries == second.split()
+        assert of_pair["cross"].keys == first.split()
 
 
 @pytest.mark.network
