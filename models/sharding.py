@@ -32,9 +32,9 @@ TRANSFORMER: Rules = (
     ("feed_forward/out/kernel", (_CUT, None)),  # [F, C]
     ("*embedding", (_CUT, None)),  # [W, C]
 )
-# The encoder-decoders, without their recurrent cells, whose steps are too short to sum
-# over devices in each.
+# The encoder-decoders. Their recurrent cells are not cut: a step is too short to be
+# worth a sum over devices.
 RECURRENT: Rules = (
-    ("embedding_table", (_CUT, None)),  # [W, C]
+    ("*embedding*", (_CUT, None)),  # [W, C]
     ("output", (_CUT, None)),  # [W, C]
 )
