@@ -56,7 +56,7 @@ VARIANTS = {
         "model.channels": 16,  # channels of the full-size maps; 64 in `imagenet128`
         "model.channel_multiplier": 8,  # maximum factor of `channels` in smaller maps
         "model.key_reduction": 2,  # 8 in the paper, for more channels
-        "model.value_reduction": 2,  # the authors' code; 1 in the paper
+        "model.value_reduction": 2,  # the authors' code; 8 in the paper
         "model.pool": True,  # the authors' code
         # Section 4.2: two learning rates, no momentum.
         "generator": adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000),

@@ -2,7 +2,7 @@
 
 Policy and value of each step are read off the history of the trial, whose inputs are
 the observations, actions and rewards so far (`tasks.trials.trials`). The memory of
-SNAIL is its features of all steps, that of the LSTM its state (Duan et al. 2016):
+SNAIL is its features of all steps, that of the LSTM its state (Wang et al. 2016):
 
     h = ReLU(W x_t + b),  f_t = SNAIL(h_1 .. h_t) or LSTM(h_t, state),
     pi(. | x_1 .. x_t) = softmax(W_pi f_t),  V(x_1 .. x_t) = W_v f_t
@@ -90,7 +90,7 @@ class SnailAgent(nn.Module):
 
 
 class LSTMAgent(nn.Module):
-    """LSTM as a policy, without attention: Duan et al. (2016).
+    """LSTM as a policy, without attention: Wang et al. (2016).
 
     Attributes:
         actions: A.

@@ -46,10 +46,10 @@ class Score(nn.Module):
     A `Scalar` is stored as one number per head, before its transform.
 
     Attributes:
-        function: a key of `SCORES`; a model that decodes stepwise and calls
-            `parameters` alone may use `STEPWISE_SCORES`.
+        function: a key of `SCORES`; a model that decodes step by step, which never
+            calls the module itself, may use `STEPWISE_SCORES`.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
-        hidden: A, for the additive score.
+        hidden: A, hidden width of a score that has one.
         max_length: maximum source length, for the location score.
         filters: C, for the location-aware score.
         filter_width: R, for the location-aware score.
@@ -224,10 +224,8 @@ class Alignment(nn.Module):
         align = SAMPLED_ALIGNMENTS[self.function]
         if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
-        weights, expected = (
-            align(scores, mask=mask, rng=rng),
-            masked_softmax(scores, mask),
-        )
+        weights = align(scores, mask=mask, rng=rng)
+        expected = masked_softmax(scores, mask)
         sample = None
         if self.function == "hard" and rng is not None:  # for REINFORCE
             log_prob = log_probability(scores, weights, mask=mask)

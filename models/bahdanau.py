@@ -134,7 +134,8 @@ class Bahdanau(AttentiveDecoder):
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: appendix A.2.2."""
-        (c_h, u), (previous,) = w, carry.states
+        c_h, u = w
+        (previous,) = carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
         # alpha_i = softmax(e_i), e_ij = a(s_{i-1}, h_j)
         alpha = self.weigh(source, s, carry, x)

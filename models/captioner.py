@@ -13,7 +13,7 @@ by precomputed feature maps; the readout applies a tanh to its sum, as in Xu's c
 layer computes the initial state from the mean annotation, where that code has two; the
 additive score is Bahdanau's, without a bias; dropout of embeddings, annotations and
 readout is optional. Show and Tell gets the mean of all positions, and has the readout
-of Xu et al. without a context.
+of Xu et al. without a context; its LSTM applies tanh to the cell (eq. 8 does not).
 
 Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J positions, row
 by row; A hidden width of a score.
@@ -223,7 +223,8 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
-        (source, beta_bias), (previous,) = shared, carry.states
+        source, beta_bias = shared
+        (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         # alpha_t = softmax(e_t), e_ti = f_att(a_i, h_{t-1})
         alpha = self.weigh(source, h, carry, x)

@@ -1,7 +1,7 @@
 """Recurrent cells (GRU, LSTM and RNN without gates) and their scan over sequences.
 
-The GRU follows Bahdanau et al. (2015), appendix A.1.1; the LSTM Sutskever et al.
-(2014); the RNN Elman (1990). A cell is a function step(x, carry, u) -> next carry,
+The GRU follows Bahdanau et al. (2015), appendix A.1.1; the LSTM Zaremba et al. (2014),
+section 3; the RNN Elman (1990). A cell is a function step(x, carry, u) -> next carry,
 where x is the input's contribution to the gates and u holds the recurrent matrices.
 
 Axes: ... any batch; B batch; S source positions; T steps; D width of a state; G width
@@ -78,7 +78,7 @@ def gru(x: jax.Array, state: jax.Array, u: GRUMatrices) -> jax.Array:
 
 
 def lstm(x: jax.Array, carry: jax.Array, u: LSTMMatrices) -> jax.Array:
-    """Long short-term memory without peepholes, as in Sutskever et al. (2014).
+    """Long short-term memory without peepholes: Zaremba et al. (2014), section 3.
 
     i, f, o, g = x + U h, c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o)
     tanh(c').

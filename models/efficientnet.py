@@ -73,7 +73,7 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
 
 def maps(params: Params, images: jax.Array) -> jax.Array:
-    """Computes the feature maps of the fifth stage, 14 x 14 x 112 for images of `SIZE`.
+    """Feature maps of stage 6 of table 1, 14 x 14 x 112 for images of `SIZE`.
 
     Args:
         params: from `convert`.

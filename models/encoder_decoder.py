@@ -73,9 +73,9 @@ class DecoderCarry(NamedTuple):
 class Step(NamedTuple):
     """Result of a step, [B, R, ...], or of all steps, [B, T, ...].
 
-    A step that only needs W c_t reads the values W h_j, computed once per source, and
-    leaves `context` None: the contexts of all steps are one product, which is faster
-    than a thin product in each step.
+    A step that needs c_t only through a product W c_t weighs W h_j, computed once per
+    source, and leaves `context` None. A readout that needs c_t computes those of all
+    steps in one product.
     """
 
     state: jax.Array  # [..., D], the decoder's state for the readout

@@ -17,7 +17,7 @@ The labels of an episode are drawn anew, so that no classifier can learn them by
 
 Differs from the papers: the embedding f has batch norm with moving averages outside of
 training, so that an answer depends on its own episode alone; the cosine has a learned
-strength, and there are no embeddings of the full context.
+strength, and the full-context embeddings are left out.
 
 Axes: B episodes; T = N K + 1 images of an episode, the query last; I, J rows and
 columns of an image; C width of the embedding; W = N classes.
@@ -46,7 +46,7 @@ _MIN = 1e-7  # probability, before its logarithm
 
 
 class Embedding(nn.Module):
-    """Convolutional embedding f of small images: Mishra et al. (2018), section 5.1.
+    """Convolutional embedding f of small images: Mishra et al. (2018), appendix A.
 
     Attributes:
         channels: channels of each 3 x 3 convolution, which batch norm, ReLU and max
@@ -121,7 +121,7 @@ class SnailClassifier(EpisodeClassifier):
         blocks: the blocks in order: (key width, value width) for an attention block,
             the number of filters for temporal convolutions.
         score: attention score; see `attention.scores`.
-        score_hidden: hidden width of the additive score; 0 for the key width.
+        score_hidden: hidden width of a score that has one; 0 for the key width.
     """
 
     blocks: Annotated[Sequence[int | Sequence[int]], SIZE.each()] = FEW_SHOT
@@ -166,7 +166,7 @@ class MatchingNetwork(EpisodeClassifier):
 
     Attributes:
         score: attention score; see `attention.scores`.
-        score_hidden: hidden width of the additive score; 0 for C.
+        score_hidden: hidden width of a score that has one; 0 for C.
     """
 
     score: Annotated[str, Choice(SCORES)] = "cosine"
@@ -177,10 +177,11 @@ class MatchingNetwork(EpisodeClassifier):
         hidden = self.score_hidden or self.embedding
         score = Score(self.score, hidden=hidden, max_length=self.ways * self.shots)
         query, key = x[:, -1:], x[:, :-1]
-        p, weights = attend(score(query, key), labels)
+        # a = softmax(score(query, key)), p = sum_t a_t one_hot(label_t)
+        p, a = attend(score(query, key), labels)
         sow_attention(
             self,
-            weights[:, None],
+            a[:, None],
             lambda: score_details(score.parts(query[:, None], key[:, None])),
             kind="matching",
             queries="query",

@@ -23,9 +23,9 @@ from models.spectral import Layer, normed_kernel
 class BatchNorm(nn.Module):
     """Batch norm, optionally with a scale and bias per class (Miyato and Koyama 2018).
 
-    `nn.BatchNorm` normalises; it has neither classes nor a decay that grows from 0.1.
-    With a constant decay, the first steps of a short training dominate its moving
-    statistics. Batch statistics are averaged over the axis of
+    `nn.BatchNorm` normalises; the scale and bias per class, and a decay that grows from
+    0.1, are added here. With a constant decay, the first steps of a short training
+    dominate its moving statistics. Batch statistics are averaged over the axis of
     `base.devices.data_axis`, if there is one.
 
     Attributes:
@@ -87,8 +87,8 @@ class Network(nn.Module):
         spatial_noise: whether the noise is split into one part per position of the
             smallest map, with separate weights, so that distant positions share no
             information in a generator without attention.
-        channels: channels of a map of the image's size; they double with each halving
-            of the size, up to `channel_multiplier` times `channels`.
+        channels: unit of the maps' channels, which double with each halving of the
+            size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
         form: form of the non-local block; see `attention.spatial.NON_LOCAL`.
         key_reduction: C / width of queries and keys of the self-attention.
@@ -119,7 +119,7 @@ class Network(nn.Module):
 
     @nn.nowrap
     def check(self) -> None:
-        """Checks rules between the fields; see `Network`."""
+        """Checks rules between the fields."""
         if self.sizes()[-1:] != [self.size]:
             sizes = ", ".join(str(self.initial_size << n) for n in (1, 2, 3))
             raise FieldError("size", self.size, f"{sizes}, ...")
@@ -148,7 +148,7 @@ class Network(nn.Module):
         return [self.initial_size, *self.sizes()[:-1]][::-1]
 
     def width(self, size: int) -> int:
-        """Returns the channels of a map of this size."""
+        """Returns `channels` times the image size / `size`, up to the maximum."""
         return self.channels * min(self.size // size, self.channel_multiplier)
 
     def layer(

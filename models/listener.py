@@ -76,7 +76,7 @@ def mix_samples(
 
 
 class Listener(nn.Module):
-    """Pyramidal bidirectional encoder: eqs. 3 to 5.
+    """Pyramidal bidirectional encoder: eqs. 4 and 5.
 
     Attributes:
         cell: a key of `models.cells.CELLS`.
@@ -201,7 +201,7 @@ class ListenAttendSpell(AttentiveDecoder):
     def encode(
         self, source: dict[str, jax.Array], *, train: bool = False
     ) -> SourceMemory:
-        """Encodes spectrograms: eq. 3."""
+        """Encodes spectrograms: eq. 2."""
         frames = source["frames"]
         mask = jnp.arange(frames.shape[1]) < source["lengths"][:, None]
         annotations, mask = self.listen(frames, mask, train=train)

@@ -5,13 +5,13 @@ h_t. The attentional vector h~_t = tanh(W_c [c_t; h_t]) predicts the token and i
 the next step.
 
 Differs from the paper: optional dropout of embeddings, between layers and before the
-output matrix; biases start at 0, except in forget gates; local alignments count
-positions in the order of the source even if the encoder reverses it, and local-m stays
-at the last position if the target is longer. A bidirectional encoder, which the paper
-does not have, initialises the decoder through a tanh layer; residual connections and a
-decoder of another depth are those of Britz et al. (2017). W_c is split into two halves,
-and the half for the context is applied to the annotations, once per source, instead of
-to each context.
+output matrix; biases start at 0, or with the standard initialisation at 1 in forget
+gates; local alignments count positions in the order of the source even if the encoder
+reverses it, and local-m stays at the last position if the target is longer. A
+bidirectional encoder, which the paper does not have, initialises the decoder through a
+tanh layer; residual connections and a decoder of another depth are those of Britz et
+al. (2017). W_c is split into two halves, and the half for the context is applied to the
+annotations, once per source, instead of to each context.
 
 Axes: as in `models.recurrent`; A hidden width of a score.
 """
@@ -155,7 +155,7 @@ class Luong(AttentiveDecoder):
         carry: DecoderCarry,
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
-        """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
+        """Computes one step of the decoder: section 3, eqs. 5 and 7."""
         source, biases = shared
         gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
         states, h = self.stack.advance(

@@ -14,17 +14,18 @@ Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the sa
 C in each hop, and u^(k+1) = H u^k + o^k.
 
 Axes: B batch; N memory slots; J words of a sentence; K hops; D width; W words and nil;
-T time indices; S distinct sentences; V = W + T rows of an
-embedding.
+T time indices; S distinct sentences; V = W + T rows of an embedding.
 
 Follows the authors' code, not the paper's text, in two points: empty slots, and the
 factor 2 of l, which makes the mean of l about 1, as in a bag of words.
 
-Differs from the authors' code: J is the number of words of the sentence, as in the
-paper, where the code uses the maximum, and j - 1/2 and k - 1/2 in place of j and k
-(`position_length` gives this encoding); a time index has l = 1, where the code weights
-it as the last word; time indices are not possible answers; T is the same for all tasks,
-where the code has T = N.
+Differs from the authors' code:
+
+*   J is the number of words of the sentence, as in the paper. The code has the maximum,
+    and j - 1/2 and k - 1/2 in place of j and k: `position_length` gives this encoding.
+*   A time index has l = 1; the code weights it as the last word.
+*   Time indices are not possible answers.
+*   T is the same for all tasks; the code has T = N.
 
 The language model of section 5 is in `models.memory_network_language`.
 """
@@ -86,8 +87,8 @@ class MemoryNetwork(nn.Module):
             ("position") or without ("bag").
         position_scale: factor of the position encoding, 1 in the paper's text.
         position_length: J of the position encoding as in the authors' code, l_kj =
-            1 + 4 (k - (D + 1)/2) (j - (J + 1)/2) / (D J); a longer sentence has its own
-            J. 0 for the encoding of the paper.
+            1 + 4 (k - (D + 1)/2) (j - (J + 1)/2) / (D J) with a `position_scale` of 2;
+            a longer sentence has its own J. 0 for the encoding of the paper.
         tying: shared parameters of the hops, "adjacent" or "layerwise" (section 2.2).
         score: attention score; "dot" in the paper.
         alignment: computation of the weights: "global" in the paper; "local_p" or
@@ -161,7 +162,8 @@ class MemoryNetwork(nn.Module):
             [B, W] logits of the answer; nil is never the answer.
         """
         memories, mask = self._memories(batch)
-        u, hops = self._embed(batch["question"], self.b)[:, None], []  # u^1, [B, 1, D]
+        (u,), hops = self._embed(batch["question"], self.b), []
+        u = u[:, None]  # u^1 = sum_j l_j * B q_j, [B, 1, D]
         for layer in self.layers:
             u, hop = self._hop(layer, u, memories, mask, linear=linear, train=train)
             hops.append(hop)
@@ -200,14 +202,14 @@ class MemoryNetwork(nn.Module):
         """One hop: u^(k+1) [B, 1, D], and the alignment, with p^k [B, 1, N]."""
         samples = train and self.alignment == "gumbel"
         rng = self.make_rng("alignment") if samples else None
-        m, c = memories[layer : layer + 2]
+        m, c = memories[layer], memories[layer + 1]  # m^k, c^k
         scores = self.scores[layer](u, m)  # u m_i
         aligned = self.alignments[layer](scores, query=u, mask=mask, rng=rng)
         p = aligned.weights  # softmax(u m) in the paper
         p = jnp.where(linear, jnp.where(mask, scores, 0), p)  # linear start: u m
         o = p @ c  # sum_i p_i c_i
-        previous = u if self.h is None else u @ self.h  # u, or H u
-        return previous + o, aligned._replace(weights=p, query=u)
+        u_next = (u if self.h is None else u @ self.h) + o  # u + o, or H u + o
+        return u_next, aligned._replace(weights=p, query=u)
 
     def _memories(
         self, batch: dict[str, jax.Array]
@@ -220,9 +222,7 @@ class MemoryNetwork(nn.Module):
         """
         sentences, times = batch["sentences"], batch["times"]
         filled = (sentences > 0).any(-1)
-        # The tables' columns side by side, for one product.
-        embedded = self._embed(sentences, jnp.concatenate(self.tables, -1))
-        memories = jnp.split(embedded, len(self.tables), -1)
+        memories = self._embed(sentences, *self.tables)  # sum_j l_j * A x_j
         if "slots" in batch:
             filled = filled[batch["slots"]]
             memories = [memory[batch["slots"]] for memory in memories]
@@ -231,19 +231,19 @@ class MemoryNetwork(nn.Module):
             memories[n] += jnp.where(times[..., None] > 0, time, 0)
         return memories, self.empty_slots | filled[:, None]
 
-    def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
+    def _embed(self, ids: jax.Array, *tables: jax.Array) -> list[jax.Array]:
         """Embeds sentences without their time index, sum_j l_j * A x_j.
 
         Args:
             ids: int [..., J] words.
-            table: [V, n D], n embeddings A, concatenated.
+            *tables: embeddings A [V, D].
 
         Returns:
-            [..., n D].
+            [..., D] for each table.
         """
         ids = jnp.asarray(ids)
         words, units = jnp.ones((*ids.shape, 1)), jnp.ones((1, self.width))  # l = 1
-        if self.encoding == "position":
+        if self.encoding == "position":  # l = words @ units
             words, units = position_encoding(
                 (ids > 0).sum(-1),
                 ids.shape[-1],
@@ -251,6 +251,7 @@ class MemoryNetwork(nn.Module):
                 max_length=self.position_length,
             )
             words *= self.position_scale
-        # sum_j l_j A x_j, with l = words @ units
-        units = jnp.tile(units, table.shape[1] // self.width)
-        return weighted_bag(ids, table[: self.vocab_size], words, units)
+        # The tables' columns side by side, for one product.
+        a = jnp.concatenate(tables, -1)[: self.vocab_size]
+        units = jnp.tile(units, len(tables))
+        return jnp.split(weighted_bag(ids, a, words, units), len(tables), -1)

@@ -43,7 +43,7 @@ class MemoryNetworkLanguageModel(nn.Module):
         vocab_size: W.
         width: D, width of the embeddings.
         hops: K, number of hops.
-        memory: N, number of previous words in the memory.
+        memory: N, number of words in the memory, with the current one.
         init_scale: standard deviation of the initial parameters.
         dropout: dropout rate of A x, C x and u^(K+1).
     """
@@ -89,8 +89,9 @@ class MemoryNetworkLanguageModel(nn.Module):
         cx = self.drop(self.c[text], deterministic=not train)
         u = jnp.full((batch, steps, self.width), _QUERY)  # u^1
         for k in range(self.hops):
-            query, (u, p) = u, self._hop(u, ax, cx, mask)
-            # Without earlier tokens; where they take part, also without details.
+            query = u
+            u, p = self._hop(u, ax, cx, mask)
+            # The record leaves out carried tokens. If there are any, it has no details.
             sow_attention(
                 self,
                 p[:, None, :, -steps:],

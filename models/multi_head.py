@@ -74,7 +74,7 @@ class MultiHeadAttention(nn.Module):
         heads: H.
         kind, layer, queries, keys: see `AttentionRecord`.
         score: a key of `attention.scores.SCORES`.
-        score_hidden: A, for the additive score and the position of local-p.
+        score_hidden: A, hidden width of a score, and of the position of local-p.
         max_length: maximum source length, for the location score.
         dtype: dtype of matrix products; softmax and parameters stay float32.
     """
@@ -206,6 +206,42 @@ class SelfAttention(MultiHeadAttention):
         # Concat(head_1, ..., head_H) W^O
         return Attention(self._output(context), weights)
 
+    def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
+        """Projects [B, T, C] to query, key and value, [B, H, T, D].
+
+        With `rotary`, at `position`, [T] or one scalar for all.
+        """
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        if self.rotary:
+            query, key = rotary(query, position), rotary(key, position)
+        return query, key, value
+
+    def _attend(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        mask: jax.Array | None,
+        offset: int | jax.Array = 0,
+    ) -> Attention:
+        """Reads for queries [..., Q, D], the first one at position `offset`."""
+        e = self.scores(query, key)  # e_ij = q_i k_j / sqrt(D)
+        if self.max_distance is None:
+            return attend(e, value, mask=mask)  # alpha = softmax(e), alpha v
+        e = e + self._relative_scores(query, key.shape[-2], offset)  # + q a^K / sqrt(D)
+        z, alpha = attend(e, value, mask=mask)  # z_i = sum_j alpha_ij v_j
+        table = self.relative_value.astype(query.dtype)
+        z = z + relative_values(alpha, table, offset)  # + sum_j alpha_ij a^V_ij
+        return Attention(z, alpha)
+
+    def _relative_scores(
+        self, query: jax.Array, keys: int, offset: int | jax.Array = 0
+    ) -> jax.Array:
+        """Scores q_i a^K_ij / sqrt(D), [..., Q, K]: Shaw et al. (2018), eq. 5."""
+        table = self.relative_key.astype(query.dtype)
+        scaled = query / math.sqrt(query.shape[-1])
+        return relative_scores(scaled, table, keys, offset)
+
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """Returns an empty cache of `length` steps for `rows` hypotheses per source."""
         width = self.features // self.heads
@@ -237,49 +273,12 @@ class SelfAttention(MultiHeadAttention):
         context, _ = self._attend(query, *cache.follow(path), past, offset=time)
         return self._output(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
 
-    def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
-        """Projects [B, T, C] to query, key and value, [B, H, T, D].
-
-        With `rotary`, at `position`, [T] or one scalar for all.
-        """
-        query, key, value = self._project(x, self.query, self.key, self.value)
-        if self.rotary:
-            query, key = rotary(query, position), rotary(key, position)
-        return query, key, value
-
     def _parts(self, query: jax.Array, key: jax.Array) -> ScoreParts | None:
         parts = super()._parts(query, key)
         if parts is None or self.max_distance is None:
             return parts
         bias = self._relative_scores(query, key.shape[-2])
         return parts._replace(bias=parts.bias + bias)
-
-    def _relative_scores(
-        self, query: jax.Array, keys: int, offset: int | jax.Array = 0
-    ) -> jax.Array:
-        """Scores q_i a^K_ij / sqrt(D), [..., Q, K]: Shaw et al. (2018), eq. 5."""
-        table = self.relative_key.astype(query.dtype)
-        scaled = query / math.sqrt(query.shape[-1])
-        return relative_scores(scaled, table, keys, offset)
-
-    def _attend(
-        self,
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        mask: jax.Array | None,
-        offset: int | jax.Array = 0,
-    ) -> Attention:
-        """Reads for queries [..., Q, D], the first one at position `offset`."""
-        scores = self.scores(query, key)
-        if self.max_distance is None:
-            return attend(scores, value, mask=mask)
-        # e_ij = q_i (k_j + a^K_ij) / sqrt(D)
-        scores = scores + self._relative_scores(query, key.shape[-2], offset)
-        context, weights = attend(scores, value, mask=mask)
-        # z_i = sum_j alpha_ij (v_j + a^V_ij)
-        table = self.relative_value.astype(query.dtype)
-        return Attention(context + relative_values(weights, table, offset), weights)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -333,12 +332,13 @@ class CrossAttention(MultiHeadAttention):
         rng = None
         if self.alignment in SAMPLED_ALIGNMENTS and self.has_rng("alignment"):
             rng = self.make_rng("alignment")
-        scores = self.scores(query, memory.key)
-        aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
+        e = self.scores(query, memory.key)  # Q_i K_i^T / sqrt(D)
+        # softmax(e) in the paper
+        aligned = self.align(e, query=query, time=time, mask=mask, rng=rng)
         fields = {"position": aligned.position, **self.align.record_fields}
         self._record(aligned.weights, query, memory.key, mask, **fields)
         if aligned.sample is not None:
             sow(self, aligned.sample)
-        # [head_1; ...; head_H] W^O
-        context = self._output(aligned.weights @ memory.value)
-        return Attention(context, aligned.weights)
+        heads = aligned.weights @ memory.value  # head_i = softmax(e) V_i
+        # Concat(head_1, ..., head_H) W^O
+        return Attention(self._output(heads), aligned.weights)

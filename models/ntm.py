@@ -81,7 +81,7 @@ class NTMCarry(NamedTuple):
 
 
 class HeadParameters(NamedTuple):
-    """Parameters that the controller emits for its heads: section 3.3."""
+    """Parameters that the controller emits for its heads: sections 3.2 and 3.3."""
 
     key: jax.Array  # [..., H, M], k_t
     strength: jax.Array  # [..., H], beta_t
@@ -166,10 +166,10 @@ class NeuralTuringMachine(nn.Module):
             [B, T, O] logits.
         """
         del train
-        lstm = self.recurrent() if self.controller == "lstm" else None
+        u = self.recurrent() if self.controller == "lstm" else None
         _, (hidden, reads, weights) = scan(
             self._step,
-            (self.from_reads, lstm, self.to_heads),
+            (self.from_reads, u, self.to_heads),
             self.to_heads_bias,
             self._start(len(inputs)),
             time_first(self.gates(inputs)),
@@ -193,9 +193,9 @@ class NeuralTuringMachine(nn.Module):
             )
 
         axes = {"queries": "steps", "keys": "memory"}
-        read, written = jnp.split(weights, [self.read_heads], axis=1)
-        sow_attention(self, read, details, kind="read", **axes)
-        sow_attention(self, written, details, kind="write", **axes)
+        reading, writing = jnp.split(weights, [self.read_heads], axis=1)
+        sow_attention(self, reading, details, kind="read", **axes)
+        sow_attention(self, writing, details, kind="write", **axes)
         return logits
 
     @nn.nowrap

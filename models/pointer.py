@@ -14,7 +14,8 @@ the paper leaves this open.
 Differs from the papers: inputs enter through a learned linear embedding; a glimpse
 reads the inputs but not e_0; its context is added to the query, a choice that the paper
 leaves open (replacing the query learns more slowly); the process block initialises the
-decoder through a tanh layer; biases start at 0, except in the forget gates.
+decoder through a tanh layer; biases start at 0, or with the standard initialisation at
+1 in forget gates.
 
 Axes: B instances; S inputs, padded; T pointers; R hypotheses that share an instance;
 Q queries, T or R; F features of an input; C width of an embedding; D width of a state;
@@ -31,13 +32,13 @@ from flax import linen as nn
 
 from attention.core import attend, masked_scores, masked_softmax
 from attention.fast.linear import linear
-from attention.fast.scan import scan
+from attention.fast.scan import Matrix, scan
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice
 from base.records import ScoreDetails
 from models.attention import Score
-from models.cells import CELLS, run_cell, time_first
+from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.encoder_decoder import DecoderCarry
 from models.initializers import STANDARD, Init, uniform_init
 from models.layers import Dense, check_fields
@@ -75,11 +76,20 @@ class Table(nn.Module):
         return jnp.concatenate([inputs, start])
 
 
+class ProcessMatrices(NamedTuple):
+    """Matrices of a process step."""
+
+    q: CellMatrices  # the half of the LSTM's matrix for q
+    r: Matrix  # [D, G], its half for r
+    m: Matrix  # [B, S, D], m_i
+
+
 class Process(nn.Module):
     """Process block: Vinyals et al. (2016), section 4.2, eqs. 3 to 7.
 
     The block is an LSTM without inputs whose state is q*_t = [q_t, r_t]. Its matrix for
-    q* is stored as the cell's recurrent matrix, for q, and its input matrix, for r.
+    q* is stored in two parts: the cell's recurrent matrix multiplies q, its input
+    matrix r.
 
     Attributes:
         cell: a key of `CELLS`.
@@ -103,22 +113,26 @@ class Process(nn.Module):
         states = StateMatrices(self.cell, n, self.inits, name="state")()
         parameters = self.score.parameters(n, n)
 
-        def step(w: Any, shared: Any, carry: Any, _: jax.Array) -> tuple[Any, None]:
-            (w_state, w_read, inputs), (bias, keys, mask, p) = w, shared
-            state, r = carry
-            # Eq. 3, q_t = LSTM(q*_{t-1}): q* is q and r, its matrix has two halves.
-            state = cell.step(r @ w_read + bias, state, w_state)
-            query = score.project_query(state[..., :n], **p)  # of q
-            e = score.compare(query, keys, **p)  # eq. 4
+        def step(
+            w: ProcessMatrices, shared: Any, carry: Any, _: jax.Array
+        ) -> tuple[Any, None]:
+            (bias, keys, mask, p), (state, r) = shared, carry
+            state = cell.step(r @ w.r + bias, state, w.q)  # eq. 3, q_t = LSTM(q*_{t-1})
+            q = state[..., :n]
+            e = score.compare(score.project_query(q, **p), keys, **p)  # eq. 4
             a = masked_softmax(e, mask)  # eq. 5
-            r = a @ inputs  # eq. 6
-            return (state, r), None  # eq. 7: q and r together are q*
+            r = a @ w.m  # eq. 6
+            return (state, r), None  # eq. 7, q*_t = [q_t, r_t]
 
         shared = bias, score.project(m, **parameters), mask[:, None], parameters
         state = jnp.zeros((len(m), 1, cell.carry_width * n), m.dtype)
         carry = state, state[..., :n]
         (state, r), _ = scan(
-            step, (states, kernel, m), shared, carry, jnp.arange(self.steps)
+            step,
+            ProcessMatrices(states, kernel, m),
+            shared,
+            carry,
+            jnp.arange(self.steps),
         )
         return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
 
@@ -153,6 +167,19 @@ class OutputLayer(nn.Module):
     def scores(self) -> Sequence[Score]:
         """The scores whose keys `PointerMemory` has."""
         return self.reads
+
+
+def _project(score: Score, e: jax.Array) -> jax.Array:
+    """Projects annotations [B, S + 1, D] to keys W_1 e_j [B, S + 1, A or D]."""
+    parameters = score.parameters(e.shape[-1], e.shape[-1])
+    return SCORES[score.function].project(e, **parameters)
+
+
+def _compare(score: Score, d: jax.Array, keys: jax.Array) -> jax.Array:
+    """Computes scores [B, Q, S + 1] of states [B, Q, D] and projected keys."""
+    function, parameters = SCORES[score.function], score.parameters(*d.shape[-1:] * 2)
+    query = function.project_query(d, **parameters)  # W_2 d_i
+    return function.compare(query, keys, **parameters)
 
 
 class Pointer(OutputLayer):
@@ -232,7 +259,7 @@ class PointerNetwork(nn.Module):
         cell: recurrent cell.
         embedding: C, width of the embedded inputs.
         hidden: D, width of encoder and decoder.
-        score_hidden: A, hidden width of the additive score.
+        score_hidden: A, hidden width of a score that has one.
         max_inputs: maximum number of inputs of a baseline and of the location score.
         init_scheme: initialisation: "standard" (Glorot, orthogonal, forget gates open),
             or "paper" (uniform in [-0.08, 0.08]).
@@ -334,20 +361,8 @@ class PointerNetwork(nn.Module):
         # An entry is a token's features and a flag of the start symbol; see `Table`.
         entries = jnp.pad(inputs, ((0, 0), (1, 0), (0, 1))).at[:, 0, -1].set(1)
         valid = jnp.arange(size) < lengths[:, None]
-        if self.encoder == "recurrent":
-            cell = CELLS[self.cell]
-            gates = self._gates(self.encoder_gates, time_first(entries[:, 1:]))
-            zeros = jnp.zeros(
-                (len(inputs), cell.carry_width * self.hidden), inputs.dtype
-            )
-            outputs, start = run_cell(
-                cell, gates, carry=zeros, u=self.encoder_state(), mask=valid
-            )
-        else:
-            first, second = self.read
-            embedded = entries[:, 1:] @ self.table(inputs.shape[-1])
-            outputs = second(nn.relu(first(embedded)))  # m_i
-            start = nn.tanh(self.bridge(self.process(outputs, valid)))  # from q*_P
+        read = self._in_order if self.encoder == "recurrent" else self._as_set
+        outputs, start = read(entries[:, 1:], valid)
         end = jnp.broadcast_to(self.readout.end, (len(inputs), 1, self.hidden))
         annotations = jnp.concatenate([end, outputs], axis=1)
         return PointerMemory(
@@ -357,6 +372,23 @@ class PointerNetwork(nn.Module):
             keys=tuple(_project(s, annotations) for s in self.readout.scores),
             start=start,
         )
+
+    def _in_order(
+        self, entries: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Reads entries [B, S, F + 1]: e_j [B, S, D] and the last carry."""
+        cell, u = CELLS[self.cell], self.encoder_state()
+        gates = self._gates(self.encoder_gates, time_first(entries))
+        zeros = jnp.zeros((len(entries), cell.carry_width * self.hidden), entries.dtype)
+        return run_cell(cell, gates, carry=zeros, u=u, mask=mask)
+
+    def _as_set(
+        self, entries: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Reads entries in any order: m_i [B, S, D], and a carry computed from q*_P."""
+        first, second = self.read
+        m = second(nn.relu(first(entries @ self.table(entries.shape[-1] - 1))))
+        return m, nn.tanh(self.bridge(self.process(m, mask)))
 
     def start(self, memory: PointerMemory, rows: int, length: int) -> DecoderCarry:
         """Returns the initial state, for `rows` equal hypotheses per instance."""
@@ -385,19 +417,6 @@ class PointerNetwork(nn.Module):
         # with an entry x sums over F + 1 features instead of C.
         folded = self.table(entries.shape[-1] - 1) @ kernel  # [F + 1, G]
         return linear(entries, folded) + bias
-
-
-def _project(score: Score, e: jax.Array) -> jax.Array:
-    """Projects annotations [B, S + 1, D] to keys W_1 e_j [B, S + 1, A or D]."""
-    parameters = score.parameters(e.shape[-1], e.shape[-1])
-    return SCORES[score.function].project(e, **parameters)
-
-
-def _compare(score: Score, d: jax.Array, keys: jax.Array) -> jax.Array:
-    """Computes scores [B, Q, S + 1] of states [B, Q, D] and projected keys."""
-    function, parameters = SCORES[score.function], score.parameters(*d.shape[-1:] * 2)
-    query = function.project_query(d, **parameters)  # W_2 d_i
-    return function.compare(query, keys, **parameters)
 
 
 def _details(

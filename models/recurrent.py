@@ -88,8 +88,7 @@ def add_inputs(y: jax.Array, inputs: Sequence[jax.Array], residual: str) -> jax.
 
     Args:
         y: [..., D], the output of a layer.
-        inputs: [..., D], the inputs of the layers so far after the first, including
-            this one.
+        inputs: [..., D], the inputs of the second layer up to this one.
         residual: one of `RESIDUALS`.
 
     Returns:

@@ -17,8 +17,8 @@ the objects, one after the other:
     r1_n = LSTM(g_n, r1_{n-1}),  r2_n = LSTM(r1_n, r2_{n-1})
     y_k = softmax(O(r1_n))        after each T glimpses
 
-The cost of the networks does not depend on the size of the image; cutting a patch out
-is a product with the whole image here.
+The cost of the networks does not depend on the size of the image. Only that of cutting
+out a patch, here a product with the whole image, does.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
@@ -94,8 +94,8 @@ class RecurrentVisualAttention(nn.Module):
         hidden: D, width of the state.
         locator_hidden: width of the locator's hidden layer; 0 for none, as published.
         std: standard deviation of sampled locations, in units of half an image.
-        gain: factor of the locator's last layer; 1 in the paper. Adam then moves
-            locations at that share of its rate. At the full rate they may end at an
+        gain: factor of the locator's last layer; 1 in the paper. With Adam, locations
+            move at `gain` times the learning rate. At the full rate they may end at an
             edge, where the tanh has no gradient, before the model tells digits apart.
         policy: choice of locations: "learned"; "random" for uniform locations, also in
             evaluation, or "centre" for the centre in every glimpse: the paper's

@@ -9,16 +9,17 @@ Koyama 2018). The residual blocks follow the authors' code.
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
-Differs from the paper: `pool` and `value_reduction` optionally pool keys and values
-and narrow the values, as the authors' code does (by 2) and the paper does not. With
-`spatial_noise` and a larger `initial_size`, the receptive fields of a network without
-attention do not cover the image.
+Differs from the paper: values have C / `value_reduction` channels, by default C as in
+the paper's first version (C / 8 as published, C / 2 in the authors' code); `pool`
+optionally pools keys and values, as that code does. `spatial_noise` and a larger
+`initial_size`, not in the paper, keep distant positions of a network without attention
+from sharing information.
 
 Axes: B images; I, J rows and columns; K, L rows and columns of the keys' map; C
 channels; Z width of the latent noise; Y classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.core import Attention
 from attention.declaration import ScoreParts
 from attention.spatial import NON_LOCAL, max_pool
 from base.records import ScoreDetails
@@ -81,23 +83,30 @@ class SpatialSelfAttention(nn.Module):
             # At [64, 16, 16, 64], `nn.max_pool` and its gradient take 7 times as long,
             # on two threads of a CPU.
             key, value = max_pool(key), max_pool(value)
-        attend = NON_LOCAL[self.form]
-        if self.form == "concatenation":
-            init = nn.initializers.normal(query.shape[-1] ** -0.5)
-            attend = partial(attend, w=self.param("w", init, (2 * query.shape[-1],)))
-        context, beta = attend(query, key, value)  # sum_i beta_{j,i} h(x_i)
+        # beta_{j,i} = softmax_i(f(x_i) g(x_j)), sum_i beta_{j,i} h(x_i)
+        context, beta = self._form(query.shape[-1])(query, key, value)
         o = layer(width, name="output")(context, train=train)  # v(...)
         gamma = self.param("gamma", nn.initializers.zeros, ())
+        y = gamma * o + x
 
         def details() -> ScoreDetails | None:
             if self.form not in ("gaussian", "embedded_gaussian"):
                 return None  # the weights are not a softmax
-            rows = (x.reshape(len(x), 1, -1, x.shape[-1]) for x in (query, key))
+            rows = (
+                each.reshape(len(x), 1, -1, each.shape[-1]) for each in (query, key)
+            )
             return score_details(ScoreParts(*rows))
 
         names = {"kind": "spatial", "queries": "map", "keys": "map"}
         sow_attention(self, beta, details, layer=self.layer, **names)
-        return gamma * o + x
+        return y
+
+    def _form(self, width: int) -> Callable[..., Attention]:
+        """Returns the non-local form, for queries and keys of this width."""
+        if self.form != "concatenation":
+            return NON_LOCAL[self.form]
+        w = self.param("w", nn.initializers.normal(width**-0.5), (2 * width,))
+        return partial(NON_LOCAL[self.form], w=w)
 
 
 class SAGAN(Network):

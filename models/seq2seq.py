@@ -12,11 +12,12 @@ decoder's first state, every step and a maxout readout:
     s_t = GRU(E y_{t-1}, s_{t-1}, c)
     p(y_t) = softmax(W_o maxout(O_h s_t + O_y E y_{t-1} + O_c c))
 
-Differs from the papers: optional dropout; biases start at 0, except in forget gates;
-maxout pairs unit i with unit i + n/2, the paper pairs neighbours. Encoder and decoder
-use the GRU of `models.cells`: z and 1 - z are swapped relative to Cho et al., and the
-reset gate multiplies the state before the matrix U is applied, not the summary's
-contribution.
+Differs from the papers: optional dropout; biases start at 0, or with the standard
+initialisation at 1 in forget gates; no peepholes, which the LSTM of Sutskever et al.
+has; maxout pairs unit i with unit i + n/2, the paper pairs neighbours. Encoder and
+decoder use the GRU of `models.cells`: z and 1 - z are swapped relative to Cho et al.,
+and the reset gate multiplies the state before the matrix U is applied, not the
+summary's contribution.
 
 Axes: as in `models.recurrent`.
 """
@@ -130,17 +131,20 @@ class Seq2Seq(EncoderDecoder):
         """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""
         embedded = self.drop(self.source_table[source], deterministic=not train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
-        states = [carry for (carry,) in carries]
+        last = [carry for (carry,) in carries]  # the last carry of each layer
         if self.summary == "tanh":  # c = tanh(V h)
-            c = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
-        else:  # v
-            c = jnp.concatenate(states, axis=-1)
-        if self.first_state == "layer":  # s_0 = tanh(V' c)
-            states = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
-        elif self.first_state == "zero":
-            states = [jnp.zeros_like(state) for state in states]
+            c = nn.tanh(self.summarise(last[-1][..., : self.hidden]))
+        else:  # v, the last carries of all layers
+            c = jnp.concatenate(last, axis=-1)
+        if self.first_state == "vector":  # s_0 = v
+            start = last
+        elif self.first_state == "layer":  # s_0 = tanh(V' c)
+            start = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
+        else:
+            start = [jnp.zeros_like(carry) for carry in last]
+        # C c, added to the gates of each step
         fed = self.fed(c)[:, None] if self.fed_steps == "all" else None
-        return Seq2SeqMemory(c, fed, tuple(states))
+        return Seq2SeqMemory(c, fed, tuple(start))
 
     def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
         """Returns the matrices of the step, and the vector's gates with the biases."""
@@ -153,7 +157,7 @@ class Seq2Seq(EncoderDecoder):
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}, c), or without a fed c."""
         fed, biases = shared
-        gates = x.gates if fed is None else x.gates + fed
+        gates = x.gates if fed is None else x.gates + fed  # W E y_{t-1} + C c
         states, output = self.stack.advance(
             w, biases, carries=carry.states, gates=gates, noise=x.noise
         )

@@ -44,8 +44,8 @@ class Past(NamedTuple):
 
     Attributes:
         t: int32 [B], their number.
-        output: [B, T, C'] of `Snail`, 0 from step t on; the input of each block is the
-            first of its channels.
+        output: [B, T, C'] of `Snail`, 0 from step t on; the input of a block is its
+            first channels.
         keys: [B, T, K] of each attention block.
         values: [B, T, V] of each attention block.
     """
@@ -67,7 +67,7 @@ class Past(NamedTuple):
 
 
 class DenseBlock(nn.Module):
-    """Gated causal convolution of two steps: Mishra et al. (2018), figure 3a.
+    """DenseBlock, a gated causal convolution of two steps: Mishra et al., section 3.1.
 
     Attributes:
         dilation: R, the distance of the two steps.
@@ -94,12 +94,13 @@ class DenseBlock(nn.Module):
         else:
             earlier = past.before(x.shape[-1], self.dilation) @ kernel[0]
             now = x @ kernel[1]
+        # x_f, x_g = W_0 x_{t-R} + W_1 x_t + b
         x_f, x_g = jnp.split(earlier + now + bias, 2, -1)
         return jnp.concatenate([x, jnp.tanh(x_f) * nn.sigmoid(x_g)], -1)
 
 
 class TCBlock(nn.Module):
-    """Temporal convolutions: Mishra et al. (2018), figure 3b; see `dilations`.
+    """TCBlock, temporal convolutions: Mishra et al., section 3.1; see `dilations`.
 
     Attributes:
         length: T, maximum number of steps.
@@ -123,7 +124,7 @@ def dilations(length: int) -> list[int]:
 
 
 class AttentionBlock(nn.Module):
-    """Causal attention with one head: Mishra et al. (2018), figure 3c.
+    """AttentionBlock, causal with one head: Mishra et al. (2018), section 3.1.
 
     Sows an `AttentionRecord` of kind "causal".
 
@@ -131,7 +132,7 @@ class AttentionBlock(nn.Module):
         key_size: K.
         value_size: V.
         score: a key of `attention.scores.SCORES`; scaled_dot in the paper.
-        score_hidden: width of the additive score.
+        score_hidden: hidden width of a score that has one.
         max_length: maximum number of steps, for the location score.
         layer: index among the attention blocks, from 0.
     """
@@ -167,6 +168,7 @@ class AttentionBlock(nn.Module):
             key = past.append(past.keys[self.layer], key)
             value = past.append(past.values[self.layer], value)
             mask = (jnp.arange(key.shape[1]) <= past.t[:, None])[:, None]
+        # softmax(q k^T / sqrt(K)) v
         context, weights = attend(score(query, key), value, mask=mask)
         q, k = query[:, None], key[:, None]
         sow_attention(

@@ -3,7 +3,8 @@
     e_tj = score(s, h_j),  a_t = align(e_t),  c_t = sum_j a_tj h_j
 
 Once per source, `project` makes the keys and `source` collects what does not change. In
-each step, `weigh` computes a_t, and the model's `advance` multiplies the values by it.
+each step, `weigh` computes a_t; the model's `advance` sums the values with these
+weights.
 
 Axes: as in `models.encoder_decoder`.
 """

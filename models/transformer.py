@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al. (2017), encoder and decoder, sections 3.1-3.4.
+"""The Transformer of Vaswani et al. (2017), encoder and decoder, section 3.
 
 As published: post-norm, sinusoidal positions, one embedding matrix for source, target
 and output, multiplied by sqrt(C) at the inputs, dropout on the sums of embeddings and
@@ -102,10 +102,11 @@ class Residual(nn.Module):
         self, x: jax.Array, f: SubLayer, *, train: bool
     ) -> tuple[jax.Array, Any]:
         """Maps x [B, T, C] to [B, T, C]; also returns the second result of f."""
-        pre = self.norm == "pre"
-        y, result = f(self.layer_norm(x) if pre else x)
-        x = x + self.dropout(y, deterministic=not train)
-        return (x if pre else self.layer_norm(x)), result
+        if self.norm == "pre":  # x + Dropout(f(LN(x)))
+            y, result = f(self.layer_norm(x))
+            return x + self.dropout(y, deterministic=not train), result
+        y, result = f(x)  # LN(x + Dropout(f(x)))
+        return self.layer_norm(x + self.dropout(y, deterministic=not train)), result
 
 
 class Layer(nn.Module):
@@ -131,31 +132,65 @@ class Layer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        attend: SubLayer,
-        read: SubLayer | None = None,
+        mask: jax.Array,
+        source: ProjectedMemory | None = None,
+        source_mask: jax.Array | None = None,
         *,
         train: bool,
-    ) -> tuple[jax.Array, Any, Any]:
+    ) -> jax.Array:
         """Maps [B, T, C] to [B, T, C].
 
         Args:
-            x: [B, T, C], or in a step [B, R, C].
-            attend: `self_attention`, or its `step`, with its other arguments.
-            read: `cross_attention.read` with its other arguments; None in an encoder.
+            x: [B, T, C].
+            mask: mask of self-attention, bool, broadcasts to [B, H, T, T].
+            source: from `CrossAttention.project_memory`, in a decoder.
+            source_mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
             train: whether dropout is on.
+        """
+        attend, time = partial(self.self_attention, mask=mask), jnp.arange(x.shape[1])
+        x, *_ = self._sub_layers(x, attend, source, source_mask, time, train=train)
+        return x
+
+    def step(
+        self,
+        x: jax.Array,
+        cache: Cache,
+        time: jax.Array,
+        path: jax.Array,
+        source: ProjectedMemory,
+        source_mask: jax.Array,
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """Computes one decoding step [B, R, C] of R hypotheses per source.
+
+        For `source` and `source_mask` see `__call__`; the other arguments are those of
+        `SelfAttention.step`.
 
         Returns:
-            The output, and the second results of `attend` and of `read`.
+            Output [B, R, C], the cache including this step, and the cross-attention
+            weights [B, H, R, S].
         """
-        around_self, *around_cross, around_feed_forward = self.residuals
-        x, state = around_self(x, attend, train=train)
+        attend = partial(self.self_attention.step, cache=cache, time=time, path=path)
+        return self._sub_layers(x, attend, source, source_mask, time, train=False)
+
+    def _sub_layers(
+        self,
+        x: jax.Array,
+        attend: SubLayer,
+        source: ProjectedMemory | None,
+        mask: jax.Array | None,
+        time: jax.Array,
+        *,
+        train: bool,
+    ) -> tuple[jax.Array, Any, Any]:
+        """Returns the output, and the second results of both attentions."""
+        first, *second, last = (partial(f, train=train) for f in self.residuals)
+        x, cache = first(x, attend)  # LN(x + SelfAttention(x))
         weights = None
-        if read is not None:
-            x, weights = around_cross[0](x, read, train=train)
-        x, _ = around_feed_forward(
-            x, lambda x: (self.feed_forward(x), None), train=train
-        )
-        return x, state, weights
+        if self.cross_attention is not None:  # LN(x + CrossAttention(x, source))
+            read = partial(self.cross_attention.read, memory=source, mask=mask)
+            x, weights = second[0](x, partial(read, time=time))
+        x, _ = last(x, lambda x: (self.feed_forward(x), None))  # LN(x + FFN(x))
+        return x, cache, weights
 
 
 class Transformer(nn.Module):
@@ -184,7 +219,8 @@ class Transformer(nn.Module):
         cross_score: score of the attention to the source.
         cross_alignment: alignment of the attention to the source; see
             `attention.alignments`. Local ones need one sentence per row.
-        score_hidden: hidden width of the additive score and the position of local-p.
+        score_hidden: hidden width of a score that has one, and of the position of
+            local-p.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
         share_embeddings: whether source, target and output share one matrix.
@@ -320,13 +356,8 @@ class Transformer(nn.Module):
         causal = causal_mask(length, length)
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
         mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
-        time = jnp.arange(length)
         for layer, projected in zip(self.decoder, memory.layers, strict=True):
-            attend = partial(layer.self_attention, mask=causal)
-            read = partial(
-                layer.cross_attention.read, memory=projected, mask=mask, time=time
-            )
-            x, _, _ = layer(x, attend, read, train=train)
+            x = layer(x, causal, projected, mask, train=train)
         return self._logits(x)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> TransformerMemory:
@@ -336,7 +367,7 @@ class Transformer(nn.Module):
         tables = self.source_table, self.source_positions
         x = self._embed(source, tables, position, source.shape[1], train=train)
         for layer in self.encoder:
-            x, *_ = layer(x, partial(layer.self_attention, mask=mask), train=train)
+            x = layer(x, mask, train=train)
         if self.norm == "pre":
             x = self.encoder_norm(x)
         layers = (layer.cross_attention.project_memory(x) for layer in self.decoder)
@@ -371,13 +402,14 @@ class Transformer(nn.Module):
         for layer, cache, source in zip(
             self.decoder, carry.caches, memory.layers, strict=True
         ):
-            attend = partial(
-                layer.self_attention.step, cache=cache, time=carry.time, path=path
+            x, cache, weights = layer.step(
+                x,
+                cache,
+                time=carry.time,
+                path=path,
+                source=source,
+                source_mask=mask,
             )
-            read = partial(
-                layer.cross_attention.read, memory=source, mask=mask, time=carry.time
-            )
-            x, cache, weights = layer(x, attend, read, train=False)
             caches.append(cache)
         carry = TransformerCarry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), weights.mean(1)
@@ -391,7 +423,7 @@ class Transformer(nn.Module):
         *,
         train: bool,
     ) -> jax.Array:
-        """Embeds ids, E x sqrt(C) + PE with dropout: [B, T, C] float32, section 3.4.
+        """Embeds ids, E x sqrt(C) + PE with dropout: [B, T, C], sections 3.4 and 3.5.
 
         Args:
             ids: [B, T].

@@ -4,13 +4,12 @@ The carry is the previous `memory` tokens, which are encoded again. For the inte
 see `models.lstm_language`.
 
 Differs from the paper: pre-norm; the output matrix is not shared; a choice of
-positions; a token attends to at least the P tokens before it, encoded again without
-those before them.
+positions; the P carried tokens are encoded again, without the tokens before them, and a
+token attends to them and to the earlier tokens of its part.
 
 Axes: B batch; T tokens; P carried tokens; C width of the model; W vocabulary.
 """
 
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import jax
@@ -109,8 +108,7 @@ class TransformerLanguageModel(nn.Module):
             x += sinusoids(length, self.d_model)[position]
         x = self.drop(x, deterministic=not train)
         for layer in self.stack:
-            attend = partial(layer.self_attention, mask=mask[:, None])
-            x, *_ = layer(x, attend, train=train)
+            x = layer(x, mask[:, None], train=train)
         x = self.norm(x[:, past.shape[1] :])
         text = jnp.concatenate([self.start(len(tokens)), text], 1)
         return logits(x, self.output), text[:, -self.memory :]

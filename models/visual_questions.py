@@ -61,7 +61,7 @@ class VisualQuestions(nn.Module):
         objects: number of objects to name at each region, 0 for none; their logits
             [B, L, objects] are sown into the collection "objects".
         inputs: inputs of the model: "image" replaces every question by the same word,
-            and "question" every image by grey.
+            and "question" every image or map by the constant 127.
         encoder: "cnn" for images, or "maps" for feature maps of another network.
         channels: output channels of each downsampling convolution; the last entry is E,
             the width of a region.
@@ -283,8 +283,9 @@ def word_guided_parts(
 ) -> ScoreParts | None:
     """Parts of `word_guided_scores`.
 
-    The key of a region includes its best word, since each region has another: the term
-    of a unit is 1 (word_a key_a) or, of an additive score, v_a f(0 + (word_a + key_a)).
+    Each region is scored by its own best word, so that there is no common query. The
+    word is merged into the key: the query is 1 in a product, and 0 in an additive
+    score.
 
     Args:
         parts: those of the correlation, with query [B, T, A] and key [B, L, A]; None

@@ -128,7 +128,7 @@ def test_the_position_encoding_can_be_that_of_the_authors_code(maximum, batch):
 
     fields = {"position_length": maximum, "position_scale": 2.0, "hops": 1}
     model, variables = build(batch, **fields)
-    embed = model.apply(
+    (embed,) = model.apply(
         variables,
         batch["sentences"][0],
         variables["params"]["embedding_0"],
