@@ -78,14 +78,15 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B] estimates.
         """
-        # e_t = tanh(w h_t + b), alpha = softmax(e), c = sum_t alpha_t h_t
-        c, alpha = pooled_attention(self._values, inputs, self.w, self.b, mask=mask)
+        # h_t = f(W_xh x_t + b_xh), e_t = tanh(w h_t + b)
+        # alpha = softmax(e), c = sum_t alpha_t h_t
+        c, alpha = pooled_attention(self._h, inputs, self.w, self.b, mask=mask)
         s = _f(c @ self.w_cs + self.b_cs)
         y = _f(s @ self.w_sy + self.b_sy)
 
         def details() -> ScoreDetails | None:
             query = jnp.broadcast_to(self.b, (len(inputs), 1, 1, 1))
-            key = (self._values(inputs) @ self.w)[:, None, :, None]
+            key = (self._h(inputs) @ self.w)[:, None, :, None]
             parts = ScoreParts(query, key, v=jnp.ones(1), activation="tanh")
             return score_details(parts, None if mask is None else mask[:, None, None])
 
@@ -93,6 +94,6 @@ class FeedForwardAttention(nn.Module):
         sow_attention(self, weights, details, queries="estimate", keys="steps")
         return y[:, 0]
 
-    def _values(self, inputs: jax.Array) -> jax.Array:
+    def _h(self, inputs: jax.Array) -> jax.Array:
         """Values h_t [..., T, D] of inputs x_t [..., T, 2]."""
         return _f(inputs @ self.w_xh + self.b_xh)

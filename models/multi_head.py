@@ -1,8 +1,8 @@
 """Multi-head attention: Vaswani et al. (2017), section 3.2.2.
 
 head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), MultiHead = [head_1; ...; head_H] W^O;
-with any score and alignment, and with the relative positions of Shaw et al. (2018) or
-the rotary positions of Su et al. (2021).
+with any score, in cross-attention any alignment, and with the relative positions of
+Shaw et al. (2018) or the rotary positions of Su et al. (2021).
 
 Axes: B batch; H heads; Q queries; K keys; D width of a query and a key; A hidden width
 of a score; C width of the model; T tokens of a sequence; L length of a cache; R
@@ -199,22 +199,15 @@ class SelfAttention(MultiHeadAttention):
             Context [B, T, C] and weights [B, H, T, T].
         """
         # Q W_i^Q, K W_i^K, V W_i^V of all heads
-        query, key, value = self._project_at(x, jnp.arange(x.shape[1]))
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        if self.rotary:
+            time = jnp.arange(x.shape[1])
+            query, key = rotary(query, time), rotary(key, time)
         # head_i = softmax(Q_i K_i^T / sqrt(D)) V_i
         context, weights = self._attend(query, key, value, mask)
         self._record(weights, query, key, mask)
         # Concat(head_1, ..., head_H) W^O
         return Attention(self._output(context), weights)
-
-    def _project_at(self, x: jax.Array, position: jax.Array) -> tuple[jax.Array, ...]:
-        """Projects [B, T, C] to query, key and value, [B, H, T, D].
-
-        With `rotary`, at `position`, [T] or one scalar for all.
-        """
-        query, key, value = self._project(x, self.query, self.key, self.value)
-        if self.rotary:
-            query, key = rotary(query, position), rotary(key, position)
-        return query, key, value
 
     def _attend(
         self,
@@ -265,7 +258,10 @@ class SelfAttention(MultiHeadAttention):
         Returns:
             [B, R, C], and the cache including this step.
         """
-        query, key, value = self._project_at(x, time)  # [B, H, R, D]
+        # [B, H, R, D]
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        if self.rotary:
+            query, key = rotary(query, time), rotary(key, time)
         cache = cache.write(time, key, value)
         # The hypotheses are a batch axis, with a single query each.
         query = jnp.swapaxes(query, 1, 2)[..., None, :]  # [B, R, H, 1, D]

@@ -14,8 +14,9 @@ the paper leaves this open.
 Differs from the papers: inputs enter through a learned linear embedding; a glimpse
 reads the inputs but not e_0; its context is added to the query, a choice that the paper
 leaves open (replacing the query learns more slowly); the process block initialises the
-decoder through a tanh layer; biases start at 0, or with the standard initialisation at
-1 in forget gates.
+decoder through a tanh layer; the context of the attention baseline enters the
+classifier, but not the next step; biases start at 0, or with the standard
+initialisation at 1 in forget gates.
 
 Axes: B instances; S inputs, padded; T pointers; R hypotheses that share an instance;
 Q queries, T or R; F features of an input; C width of an embedding; D width of a state;
@@ -116,7 +117,8 @@ class Process(nn.Module):
         def step(
             w: ProcessMatrices, shared: Any, carry: Any, _: jax.Array
         ) -> tuple[Any, None]:
-            (bias, keys, mask, p), (state, r) = shared, carry
+            bias, keys, mask, p = shared
+            state, r = carry
             state = cell.step(r @ w.r + bias, state, w.q)  # eq. 3, q_t = LSTM(q*_{t-1})
             q = state[..., :n]
             e = score.compare(score.project_query(q, **p), keys, **p)  # eq. 4

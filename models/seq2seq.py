@@ -22,7 +22,7 @@ summary's contribution.
 Axes: as in `models.recurrent`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,13 @@ class Seq2SeqMemory(NamedTuple):
     vector: jax.Array  # [B, layers carry_width D], or [B, D] for a tanh summary
     fed: jax.Array | None  # [B, 1, G], its contribution to the gates of all steps
     start: tuple[jax.Array, ...]  # [B, carry_width D] per layer, the first carry
+
+
+class Seq2SeqShared(NamedTuple):
+    """Arrays of a step besides the matrices."""
+
+    fed: jax.Array | None  # [B, 1, G], C c
+    biases: tuple[jax.Array, ...]  # [G] of each layer after the first
 
 
 class Seq2Seq(EncoderDecoder):
@@ -136,30 +143,35 @@ class Seq2Seq(EncoderDecoder):
             c = nn.tanh(self.summarise(last[-1][..., : self.hidden]))
         else:  # v, the last carries of all layers
             c = jnp.concatenate(last, axis=-1)
+        start = [jnp.zeros_like(carry) for carry in last]
         if self.first_state == "vector":  # s_0 = v
             start = last
-        elif self.first_state == "layer":  # s_0 = tanh(V' c)
+        if self.first_state == "layer":  # s_0 = tanh(V' c)
             start = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
-        else:
-            start = [jnp.zeros_like(carry) for carry in last]
         # C c, added to the gates of each step
         fed = self.fed(c)[:, None] if self.fed_steps == "all" else None
         return Seq2SeqMemory(c, fed, tuple(start))
 
-    def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Any]:
-        """Returns the matrices of the step, and the vector's gates with the biases."""
+    def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Seq2SeqShared]:
+        """Returns the matrices of the step, and its other arrays."""
         stack, biases = self.stack.parameters()
-        return stack, (memory.fed, biases)
+        return stack, Seq2SeqShared(memory.fed, biases)
 
     @nn.nowrap
     def advance(
-        self, w: StackMatrices, shared: Any, carry: DecoderCarry, x: StepInput
+        self,
+        w: StackMatrices,
+        shared: Seq2SeqShared,
+        carry: DecoderCarry,
+        x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}, c), or without a fed c."""
-        fed, biases = shared
-        gates = x.gates if fed is None else x.gates + fed  # W E y_{t-1} + C c
+        gates = x.gates  # W E y_{t-1}
+        if shared.fed is not None:
+            gates = gates + shared.fed  # W E y_{t-1} + C c
+        # s_t of each layer, by its cell
         states, output = self.stack.advance(
-            w, biases, carries=carry.states, gates=gates, noise=x.noise
+            w, shared.biases, carries=carry.states, gates=gates, noise=x.noise
         )
         return carry.after(states), Step(output)
 

@@ -2,7 +2,7 @@
 
 A learner that reads a sequence of experience. Causal convolutions gather what is
 recent, and causal attention looks up single steps anywhere in the past. Each block adds
-its output to the channels of its input. Figure 3 of the paper:
+its output to the channels of its input. Section 3.1 of the paper:
 
     DenseBlock(x, R, D):     x_f, x_g = causal convolutions of x, kernel 2, dilation R
                              [x, tanh(x_f) * sigmoid(x_g)]

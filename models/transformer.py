@@ -15,7 +15,7 @@ length.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,7 @@ from models.multi_head import (
 from models.sharding import TRANSFORMER
 
 _SCORE = Choice(SCORES)
+Result = TypeVar("Result")
 
 
 class TransformerMemory(NamedTuple):
@@ -81,14 +82,11 @@ class FeedForward(nn.Module):
         return Dense(x.shape[-1], self.dtype, name="out")(hidden)
 
 
-# Maps x [B, T, C] to [B, T, C] and a second result, such as attention weights.
-SubLayer = Callable[[jax.Array], tuple[jax.Array, Any]]
-
-
 class Residual(nn.Module):
     """Residual connection, dropout and layer norm around a sub-layer: section 3.1.
 
-    LN(x + Dropout(f(x))) with post-norm, x + Dropout(f(LN(x))) with pre-norm.
+    `after(x, f(before(x)))` is LN(x + Dropout(f(x))) with post-norm, and
+    x + Dropout(f(LN(x))) with pre-norm.
     """
 
     norm: str
@@ -98,15 +96,14 @@ class Residual(nn.Module):
         self.layer_norm = LayerNorm()
         self.dropout = Dropout(self.rate)
 
-    def __call__(
-        self, x: jax.Array, f: SubLayer, *, train: bool
-    ) -> tuple[jax.Array, Any]:
-        """Maps x [B, T, C] to [B, T, C]; also returns the second result of f."""
-        if self.norm == "pre":  # x + Dropout(f(LN(x)))
-            y, result = f(self.layer_norm(x))
-            return x + self.dropout(y, deterministic=not train), result
-        y, result = f(x)  # LN(x + Dropout(f(x)))
-        return self.layer_norm(x + self.dropout(y, deterministic=not train)), result
+    def before(self, x: jax.Array) -> jax.Array:
+        """Returns the input [B, T, C] of the sub-layer."""
+        return self.layer_norm(x) if self.norm == "pre" else x
+
+    def after(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
+        """Adds the sub-layer's output y [B, T, C] to x."""
+        x = x + self.dropout(y, deterministic=not train)
+        return x if self.norm == "pre" else self.layer_norm(x)
 
 
 class Layer(nn.Module):
@@ -175,22 +172,25 @@ class Layer(nn.Module):
     def _sub_layers(
         self,
         x: jax.Array,
-        attend: SubLayer,
+        attend: Callable[[jax.Array], tuple[jax.Array, Result]],
         source: ProjectedMemory | None,
         mask: jax.Array | None,
         time: jax.Array,
         *,
         train: bool,
-    ) -> tuple[jax.Array, Any, Any]:
-        """Returns the output, and the second results of both attentions."""
-        first, *second, last = (partial(f, train=train) for f in self.residuals)
-        x, cache = first(x, attend)  # LN(x + SelfAttention(x))
+    ) -> tuple[jax.Array, Result, jax.Array | None]:
+        """Returns the output, the second result of `attend`, and the cross weights."""
+        first, *second, last = self.residuals
+        y, result = attend(first.before(x))
+        x = first.after(x, y, train=train)  # LN(x + SelfAttention(x))
         weights = None
-        if self.cross_attention is not None:  # LN(x + CrossAttention(x, source))
-            read = partial(self.cross_attention.read, memory=source, mask=mask)
-            x, weights = second[0](x, partial(read, time=time))
-        x, _ = last(x, lambda x: (self.feed_forward(x), None))  # LN(x + FFN(x))
-        return x, cache, weights
+        if self.cross_attention is not None:
+            y = second[0].before(x)
+            y, weights = self.cross_attention.read(y, source, mask, time)
+            x = second[0].after(x, y, train=train)  # LN(x + CrossAttention(x, source))
+        y = self.feed_forward(last.before(x))
+        x = last.after(x, y, train=train)  # LN(x + FFN(x))
+        return x, result, weights
 
 
 class Transformer(nn.Module):

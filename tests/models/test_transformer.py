@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -193,11 +195,8 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
 def test_a_residual_drops_the_sub_layer_s_output_and_never_its_input(draw):
     residual = Residual("pre", 0.5)
     x, y = draw(BATCH, TARGET, 13), draw(BATCH, TARGET, 13)
-    variables = residual.init(jax.random.key(0), x, lambda x: (y, None), train=False)
-
-    def output(**keywords):
-        return residual.apply(variables, x, lambda x: (y, None), **keywords)[0]
-
+    variables = residual.init(jax.random.key(0), x, method="before")
+    output = functools.partial(residual.apply, variables, x, y, method="after")
     added = output(train=True, rngs={"dropout": jax.random.key(1)}) - x
     is_zero = np.asarray(added == 0)
     assert 0.3 < is_zero.mean() < 0.7

@@ -278,18 +278,23 @@ def test_sessions_print_what_the_page_says(page, tmp_path, monkeypatch):
     assert "".join(report) == ""
 
 
-INCLUDED = re.compile(r"```{literalinclude} (\S+)\n:pyobject: (\S+)\n")
+INCLUDED = re.compile(
+    r"```{literalinclude} (\S+)\n:pyobject: (\S+)\n((?::(?:start|end)-\w+: .+\n)*)"
+)
 
 
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if INCLUDED.search(TEXTS[page])]
 )
 def test_included_functions_exist(page):
-    for path, name in INCLUDED.findall(TEXTS[page]):
-        body = ast.parse(((ROOT / page).parent / path).read_text("utf-8")).body
+    for path, name, limits in INCLUDED.findall(TEXTS[page]):
+        source = ((ROOT / page).parent / path).read_text("utf-8")
+        body = ast.parse(source).body
         for part in name.split("."):
             (node,) = (x for x in body if getattr(x, "name", None) == part)
             body = node.body
+        for limit in limits.splitlines():  # :start-at: TEXT
+            assert limit.split(": ", 1)[1] in ast.get_source_segment(source, node)
 
 
 @pytest.mark.slow
