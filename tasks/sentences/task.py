@@ -202,7 +202,7 @@ class SentenceClassification(Task):
             float(jax.nn.log_softmax(logits)[best]),
             tuple(maps),
             caption=self.sentences.labels[best],
-            source="\t".join(example[1:]),
+            source=" | ".join(example[1:]),
         )
 
     def figures(
