@@ -104,7 +104,7 @@ def test_explore_writes_a_page_of_lines_and_of_a_split(tmp_path):
 
 TITLES = {  # of the first example
     "memory_network_qa": r"test 1: Where is [A-Z][a-z]+\?",
-    "lstmn_sentences": r"test 1: [a-z ]+\t[a-z ]+",
+    "lstmn_sentences": r"test 1: [a-z ]+ \| [a-z ]+",
     "ff_attention": "test 1",
     "las_digits": "test 1",
     "sagan": "test 1",
