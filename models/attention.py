@@ -72,6 +72,18 @@ class Score(nn.Module):
         parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
         return SCORES[self.function](query, key, **parameters)
 
+    def project(self, key: jax.Array, query_width: int) -> jax.Array:
+        """Projects keys [..., K, E], once for all queries; see `compare`."""
+        parameters = self.parameters(query_width, key.shape[-1])
+        return STEPWISE_SCORES[self.function].project(key, **parameters)
+
+    def compare(self, query: jax.Array, keys: jax.Array, key_width: int) -> jax.Array:
+        """Returns the scores of queries and the result of `project` for keys [K, E]."""
+        parameters = self.parameters(query.shape[-1], key_width)
+        function = SCORES[self.function]
+        query = function.project_query(query, **parameters)
+        return function.compare(query, keys, **parameters)
+
     def parts(
         self, query: jax.Array, key: jax.Array, **previous: jax.Array
     ) -> ScoreParts | None:

@@ -5,7 +5,7 @@
     answer = softmax(W u^(K+1))
 
 The weights l are 1 (bag of words) or those of the position encoding, l_kj = 2 [(1 -
-j/J) - (k/D) (1 - 2j/J)]. Every sentence has one more word, its time index, with l = 1;
+j/J) - (k/D) (1 - 2j/J)]. A statement has one more word, its time index, with l = 1;
 time indices have their own rows at the end of each embedding. Id 0, nil, has a
 zero embedding and no gradient. Empty slots take part in the softmax, with the score and
 the value of a zero vector, so that a hop can attend to nothing.
@@ -162,8 +162,8 @@ class MemoryNetwork(nn.Module):
             [B, W] logits of the answer; nil is never the answer.
         """
         memories, mask = self._memories(batch)
-        (u,), hops = self._embed(batch["question"], self.b), []
-        u = u[:, None]  # u^1 = sum_j l_j * B q_j, [B, 1, D]
+        (u,) = self._embed(batch["question"], self.b)  # u^1 = sum_j l_j * B q_j
+        u, hops = u[:, None], []  # [B, 1, D]
         for layer in self.layers:
             u, hop = self._hop(layer, u, memories, mask, linear=linear, train=train)
             hops.append(hop)
@@ -228,7 +228,7 @@ class MemoryNetwork(nn.Module):
             memories = [memory[batch["slots"]] for memory in memories]
         for n, table in enumerate(self.tables):
             time = table[self.vocab_size - 1 + times]
-            memories[n] += jnp.where(times[..., None] > 0, time, 0)
+            memories[n] += jnp.where(times[..., None] > 0, time, 0)  # + T_A(i)
         return memories, self.empty_slots | filled[:, None]
 
     def _embed(self, ids: jax.Array, *tables: jax.Array) -> list[jax.Array]:
@@ -254,4 +254,5 @@ class MemoryNetwork(nn.Module):
         # The tables' columns side by side, for one product.
         a = jnp.concatenate(tables, -1)[: self.vocab_size]
         units = jnp.tile(units, len(tables))
-        return jnp.split(weighted_bag(ids, a, words, units), len(tables), -1)
+        bags = weighted_bag(ids, a, words, units)  # sum_j l_j * A x_j
+        return jnp.split(bags, len(tables), -1)

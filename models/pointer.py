@@ -171,19 +171,6 @@ class OutputLayer(nn.Module):
         return self.reads
 
 
-def _project(score: Score, e: jax.Array) -> jax.Array:
-    """Projects annotations [B, S + 1, D] to keys W_1 e_j [B, S + 1, A or D]."""
-    parameters = score.parameters(e.shape[-1], e.shape[-1])
-    return SCORES[score.function].project(e, **parameters)
-
-
-def _compare(score: Score, d: jax.Array, keys: jax.Array) -> jax.Array:
-    """Computes scores [B, Q, S + 1] of states [B, Q, D] and projected keys."""
-    function, parameters = SCORES[score.function], score.parameters(*d.shape[-1:] * 2)
-    query = function.project_query(d, **parameters)  # W_2 d_i
-    return function.compare(query, keys, **parameters)
-
-
 class Pointer(OutputLayer):
     """Softmax over the inputs: Vinyals et al. (2015), section 2.3."""
 
@@ -204,10 +191,11 @@ class Pointer(OutputLayer):
         e, mask = memory.annotations, memory.mask[:, None]
         keys, *glimpse_keys = memory.keys  # W_1 e_j
         for score, glimpse_key in zip(self.reads, glimpse_keys, strict=True):
-            u = _compare(score, d, glimpse_key)
+            u = score.compare(d, glimpse_key, self.features)
             # d_i + sum_j softmax_j(u_i) e_j
             d = d + attend(u, e, mask=_without_end(mask)).context
-        u = _compare(self.pointer, d, keys)  # u_ij = v tanh(W_1 e_j + W_2 d_i)
+        # u_ij = v tanh(W_1 e_j + W_2 d_i)
+        u = self.pointer.compare(d, keys, self.features)
         p = masked_softmax(u, mask)  # p(C_i = j) = softmax_j(u_i)
         details = functools.partial(_details, self.pointer, d, e, mask)
         return Readout(masked_scores(u, mask), p, details)
@@ -235,7 +223,9 @@ class Classes(OutputLayer):
         weights = details = None
         for score, keys in zip(self.reads, memory.keys, strict=True):  # at most one
             inputs = _without_end(mask)
-            context, weights = attend(_compare(score, d, keys), e, mask=inputs)
+            context, weights = attend(
+                score.compare(d, keys, self.features), e, mask=inputs
+            )
             x = jnp.concatenate([d, context], axis=-1)
             details = functools.partial(_details, score, d, e, inputs)
         classes = self.classes(x)[..., : mask.shape[-1]]
@@ -371,7 +361,10 @@ class PointerNetwork(nn.Module):
             entries=entries,
             annotations=annotations,
             mask=jnp.pad(valid, ((0, 0), (1, 0)), constant_values=True),
-            keys=tuple(_project(s, annotations) for s in self.readout.scores),
+            keys=tuple(
+                score.project(annotations, self.hidden)  # W_1 e_j
+                for score in self.readout.scores
+            ),
             start=start,
         )
 

@@ -9,11 +9,10 @@ Koyama 2018). The residual blocks follow the authors' code.
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
-Differs from the paper: values have C / `value_reduction` channels, by default C as in
-the paper's first version (C / 8 as published, C / 2 in the authors' code); `pool`
-optionally pools keys and values, as that code does. `spatial_noise` and a larger
-`initial_size`, not in the paper, keep distant positions of a network without attention
-from sharing information.
+Differs from the paper: values have C / `value_reduction` channels, by default C (C / 8
+as published, C / 2 in the authors' code); `pool` optionally pools keys and values, as
+that code does. `spatial_noise` and a larger `initial_size`, not in the paper, keep
+distant positions of a network without attention from sharing information.
 
 Axes: B images; I, J rows and columns; K, L rows and columns of the keys' map; C
 channels; Z width of the latent noise; Y classes.

@@ -143,11 +143,12 @@ class Seq2Seq(EncoderDecoder):
             c = nn.tanh(self.summarise(last[-1][..., : self.hidden]))
         else:  # v, the last carries of all layers
             c = jnp.concatenate(last, axis=-1)
-        start = [jnp.zeros_like(carry) for carry in last]
         if self.first_state == "vector":  # s_0 = v
             start = last
-        if self.first_state == "layer":  # s_0 = tanh(V' c)
+        elif self.first_state == "layer":  # s_0 = tanh(V' c)
             start = jnp.split(nn.tanh(self.bridge(c)), self.layers, axis=-1)
+        else:
+            start = [jnp.zeros_like(carry) for carry in last]
         # C c, added to the gates of each step
         fed = self.fed(c)[:, None] if self.fed_steps == "all" else None
         return Seq2SeqMemory(c, fed, tuple(start))
@@ -166,9 +167,9 @@ class Seq2Seq(EncoderDecoder):
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step, s_t = RNN(E y_{t-1}, s_{t-1}, c), or without a fed c."""
-        gates = x.gates  # W E y_{t-1}
+        gates = x.gates  # W E y_{t-1} + b
         if shared.fed is not None:
-            gates = gates + shared.fed  # W E y_{t-1} + C c
+            gates = gates + shared.fed  # + C c, in the first layer
         # s_t of each layer, by its cell
         states, output = self.stack.advance(
             w, shared.biases, carries=carry.states, gates=gates, noise=x.noise

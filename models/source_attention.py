@@ -83,9 +83,7 @@ class SourceAttention(nn.Module):
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
-        h = self._narrowed(annotations)
-        parameters = self.scores.parameters(self.width, h.shape[-1])
-        return self.function.project(h, **parameters)
+        return self.scores.project(self._narrowed(annotations), self.width)
 
     def _narrowed(self, annotations: jax.Array) -> jax.Array:
         """Returns annotations [B, S, E or D] of the width that the score accepts."""

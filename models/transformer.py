@@ -13,9 +13,7 @@ width of a head; W vocabulary; R hypotheses that share one source; L maximum dec
 length.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +44,6 @@ from models.multi_head import (
 from models.sharding import TRANSFORMER
 
 _SCORE = Choice(SCORES)
-Result = TypeVar("Result")
 
 
 class TransformerMemory(NamedTuple):
@@ -144,8 +141,10 @@ class Layer(nn.Module):
             source_mask: mask of cross-attention, bool, broadcasts to [B, H, T, S].
             train: whether dropout is on.
         """
-        attend, time = partial(self.self_attention, mask=mask), jnp.arange(x.shape[1])
-        x, *_ = self._sub_layers(x, attend, source, source_mask, time, train=train)
+        first, time = self.residuals[0], jnp.arange(x.shape[1])
+        y, _ = self.self_attention(first.before(x), mask)
+        x = first.after(x, y, train=train)  # post-norm: LN(x + SelfAttention(x))
+        x, _ = self._after_self_attention(x, source, source_mask, time, train=train)
         return x
 
     def step(
@@ -166,31 +165,32 @@ class Layer(nn.Module):
             Output [B, R, C], the cache including this step, and the cross-attention
             weights [B, H, R, S].
         """
-        attend = partial(self.self_attention.step, cache=cache, time=time, path=path)
-        return self._sub_layers(x, attend, source, source_mask, time, train=False)
+        first = self.residuals[0]
+        y, cache = self.self_attention.step(first.before(x), cache, time, path)
+        x = first.after(x, y, train=False)  # post-norm: LN(x + SelfAttention(x))
+        x, weights = self._after_self_attention(
+            x, source, source_mask, time, train=False
+        )
+        return x, cache, weights
 
-    def _sub_layers(
+    def _after_self_attention(
         self,
         x: jax.Array,
-        attend: Callable[[jax.Array], tuple[jax.Array, Result]],
         source: ProjectedMemory | None,
         mask: jax.Array | None,
         time: jax.Array,
         *,
         train: bool,
-    ) -> tuple[jax.Array, Result, jax.Array | None]:
-        """Returns the output, the second result of `attend`, and the cross weights."""
-        first, *second, last = self.residuals
-        y, result = attend(first.before(x))
-        x = first.after(x, y, train=train)  # LN(x + SelfAttention(x))
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the layer's output, and the weights of cross-attention, if any."""
         weights = None
         if self.cross_attention is not None:
-            y = second[0].before(x)
-            y, weights = self.cross_attention.read(y, source, mask, time)
-            x = second[0].after(x, y, train=train)  # LN(x + CrossAttention(x, source))
+            second = self.residuals[1]
+            y, weights = self.cross_attention.read(second.before(x), source, mask, time)
+            x = second.after(x, y, train=train)  # LN(x + CrossAttention(x, source))
+        last = self.residuals[-1]
         y = self.feed_forward(last.before(x))
-        x = last.after(x, y, train=train)  # LN(x + FFN(x))
-        return x, result, weights
+        return last.after(x, y, train=train), weights  # LN(x + FFN(x))
 
 
 class Transformer(nn.Module):
@@ -435,6 +435,7 @@ class Transformer(nn.Module):
         tokens, positions = tables
         x = tokens[ids] * self.d_model**0.5
         if self.positions == "sinusoidal":
+            # PE(pos, 2i) = sin(pos / 10000^(2i/C)), and a cosine at 2i + 1
             positions = sinusoids(length, self.d_model)
         elif self.positions == "learned":
             positions = learned_positions(positions, min(length, self.max_length))
