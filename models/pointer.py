@@ -117,11 +117,12 @@ class Process(nn.Module):
         def step(
             w: ProcessMatrices, shared: Any, carry: Any, _: jax.Array
         ) -> tuple[Any, None]:
-            bias, keys, mask, p = shared
+            bias, keys, mask, parameters = shared
             state, r = carry
             state = cell.step(r @ w.r + bias, state, w.q)  # eq. 3, q_t = LSTM(q*_{t-1})
             q = state[..., :n]
-            e = score.compare(score.project_query(q, **p), keys, **p)  # eq. 4
+            query = score.project_query(q, **parameters)
+            e = score.compare(query, keys, **parameters)  # eq. 4, e_i = f(m_i, q)
             a = masked_softmax(e, mask)  # eq. 5
             r = a @ w.m  # eq. 6
             return (state, r), None  # eq. 7, q*_t = [q_t, r_t]
@@ -222,11 +223,9 @@ class Classes(OutputLayer):
         e, mask, x = memory.annotations, memory.mask[:, None], d
         weights = details = None
         for score, keys in zip(self.reads, memory.keys, strict=True):  # at most one
-            inputs = _without_end(mask)
-            context, weights = attend(
-                score.compare(d, keys, self.features), e, mask=inputs
-            )
-            x = jnp.concatenate([d, context], axis=-1)
+            inputs, u = _without_end(mask), score.compare(d, keys, self.features)
+            context, weights = attend(u, e, mask=inputs)  # d'_i = sum_j a_ij e_j
+            x = jnp.concatenate([d, context], axis=-1)  # [d_i; d'_i]
             details = functools.partial(_details, score, d, e, inputs)
         classes = self.classes(x)[..., : mask.shape[-1]]
         return Readout(masked_scores(classes, mask), weights, details)
@@ -241,7 +240,8 @@ class PointerNetwork(nn.Module):
 
     Attributes:
         encoder: encoder of the inputs: "recurrent", one layer of `cell` over the inputs
-            in their order, or "process", invariant to their order.
+            in their order, or "process", invariant to their order with any score but
+            "location".
         process_steps: P, number of steps of the process block.
         output: output layer: "pointer", or a baseline with a softmax over fixed
             classes, computed from the decoder's state and an attention read

@@ -142,6 +142,7 @@ class Layer(nn.Module):
             train: whether dropout is on.
         """
         first, time = self.residuals[0], jnp.arange(x.shape[1])
+        # Concat(head_1, ..., head_H) W^O, head_i = softmax(Q_i K_i^T / sqrt(D)) V_i
         y, _ = self.self_attention(first.before(x), mask)
         x = first.after(x, y, train=train)  # post-norm: LN(x + SelfAttention(x))
         x, _ = self._after_self_attention(x, source, source_mask, time, train=train)
@@ -186,6 +187,7 @@ class Layer(nn.Module):
         weights = None
         if self.cross_attention is not None:
             second = self.residuals[1]
+            # The same, with K_i and V_i of the source.
             y, weights = self.cross_attention.read(second.before(x), source, mask, time)
             x = second.after(x, y, train=train)  # LN(x + CrossAttention(x, source))
         last = self.residuals[-1]
