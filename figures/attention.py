@@ -185,15 +185,17 @@ def text_maps(
 
 
 def draw_attention(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
-    """Draws the attention of a prediction: its cross-attention, if it has any.
+    """Draws the attention of a prediction: its cross-attention, or its last kind.
 
     There is a heat map for each layer or hop, averaged over heads, and with several
     layers also their mean, or that mean alone if all maps are too large for one figure.
     Long labels are rows.
 
-    All maps have the same queries and keys.
+    All maps of a kind have the same queries and keys.
     """
-    maps = [each for each in maps if each.name == "cross"] or maps
+    cross = any(each.name == "cross" for each in maps)
+    kind = "cross" if cross else maps[-1].name
+    maps = [each for each in maps if each.name == kind]
     first, several_heads = maps[0], any(len(each.weights) > 1 for each in maps)
     part = "hop" if first.name == "memory" else "layer"
     panels = {f"{part} {each.layer + 1}": each.weights.mean(0) for each in maps}

@@ -186,7 +186,8 @@ class SentenceClassification(Task):
         best, length = int(logits.argmax()), self.config.data.max_length
         words = [text.split()[:length] or ["</s>"] for text in example[1:]]
         maps, names = [], ("first text", "second text")
-        texts = itertools.cycle(zip(names, words, strict=False))  # as each layer reads
+        # Records are sorted by layer, in each layer the first text before the second.
+        texts = itertools.cycle(zip(names, words, strict=False))
         for record in records:
             if record.kind == "cross":
                 maps.append(attention_map(record, words[1], words[0], names[::-1]))

@@ -298,30 +298,34 @@ def test_a_pair_in_predictions_has_a_tab(tmp_path):
         list(evaluate.predict(task, None, {2: "all dogs walk"}, None, False))
 
 
-@pytest.mark.parametrize("fusion", ["none", "deep"])
-def test_each_text_of_a_pair_has_the_map_of_its_own_attention(tmp_path, fusion):
+@pytest.mark.parametrize(("fusion", "layers"), [("none", 2), ("deep", 1), ("deep", 2)])
+def test_each_text_of_a_pair_has_the_maps_of_its_own_attention(
+    tmp_path, fusion, layers
+):
     config = lstmn_sentences.get_config("smoke")
-    config.model.fusion = fusion
+    config.model.fusion, config.model.layers = fusion, layers
     task = create(config, tmp_path, training=True)
     state = task.objective.init(jax.random.key(0))
 
     def maps(*texts):
         example = task.parse("\t".join(texts), NoOptions())
         (answer,) = task.answers(state, [example], attention=True)
-        return {each.name: each for each in task.show(example, answer).attention}
+        prediction = task.show(example, answer)
+        assert task.draw(prediction, "a pair", tmp_path / "pair.png").exists()
+        return {(each.name, each.layer): each for each in prediction.attention}
 
     first, second, other = "all dogs walk", "some cats do not walk", "no dogs walk"
     of_pair, of_other = maps(first, second), maps(first, other)
-    assert of_pair["first text"].keys == of_pair["first text"].queries == first.split()
-    assert of_pair["second text"].keys == second.split()
-    np.testing.assert_array_equal(  # the first text is read alone
-        of_pair["first text"].weights, of_other["first text"].weights
-    )
-    differ = of_pair["second text"].weights[:, :3, :3] - of_other["second text"].weights
-    assert np.abs(differ).max() > 0
-    if fusion == "deep":
-        assert of_pair["cross"].queries == second.split()
-        assert of_pair["cross"].keys == first.split()
+    for layer in range(layers):
+        own, again = of_pair["first text", layer], of_other["first text", layer]
+        assert own.keys == own.queries == first.split()
+        np.testing.assert_array_equal(own.weights, again.weights)  # it is read alone
+        own, again = of_pair["second text", layer], of_other["second text", layer]
+        assert own.keys == own.queries == second.split()
+        assert np.abs(own.weights[:, :3, :3] - again.weights).max() > 0
+        if fusion == "deep":
+            assert of_pair["cross", layer].queries == second.split()
+            assert of_pair["cross", layer].keys == first.split()
 
 
 @pytest.mark.network
