@@ -46,8 +46,8 @@ class Score(nn.Module):
     A `Scalar` is stored as one number per head, before its transform.
 
     Attributes:
-        function: a key of `SCORES`; a model that decodes step by step, which never
-            calls the module itself, may use `STEPWISE_SCORES`.
+        function: a key of `SCORES`; without calls of the module and of `compare`, also
+            one of `STEPWISE_SCORES`.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
         hidden: A, hidden width of a score that has one.
         max_length: maximum source length, for the location score.
@@ -78,9 +78,15 @@ class Score(nn.Module):
         return STEPWISE_SCORES[self.function].project(key, **parameters)
 
     def compare(self, query: jax.Array, keys: jax.Array, key_width: int) -> jax.Array:
-        """Returns the scores of queries and the result of `project` for keys [K, E]."""
+        """Returns scores [..., Q, K] of queries [..., Q, D] and projected keys.
+
+        Args:
+            query: [..., Q, D].
+            keys: [..., K, A or D], result of `project`.
+            key_width: E.
+        """
         parameters = self.parameters(query.shape[-1], key_width)
-        function = SCORES[self.function]
+        function = STEPWISE_SCORES[self.function]
         query = function.project_query(query, **parameters)
         return function.compare(query, keys, **parameters)
 
@@ -237,13 +243,13 @@ class Alignment(nn.Module):
         if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
         weights = align(scores, mask=mask, rng=rng)
-        expected = masked_softmax(scores, mask)
+        soft_weights = masked_softmax(scores, mask)
         sample = None
         if self.function == "hard" and rng is not None:  # for REINFORCE
             log_prob = log_probability(scores, weights, mask=mask)
             log_prob = log_prob if soft is None else jnp.where(soft, 0, log_prob)
-            sample = SampleRecord(log_prob, entropy(expected))
-        weights = weights if soft is None else jnp.where(soft, expected, weights)
+            sample = SampleRecord(log_prob, entropy(soft_weights))
+        weights = weights if soft is None else jnp.where(soft, soft_weights, weights)
         return AlignmentOutput(weights, sample=sample)
 
 

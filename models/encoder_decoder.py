@@ -11,8 +11,8 @@ equations of its paper) and its readout:
 
 `DecoderCarry` is s_t, `Step` z_t. `AttentiveDecoder` adds an attention to the source.
 
-Axes: as in `models.recurrent`; D is also the width of a query; F width of a key; A
-hidden width of a score.
+Axes: as in `models.recurrent`; D is also the width of a query; F width of a key; V
+width of a value; A hidden width of a score.
 """
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -37,7 +37,7 @@ from models.source_attention import AttendedSource, SourceAttention
 class StepInput(NamedTuple):
     """Inputs of a decoder's step."""
 
-    gates: jax.Array  # [B, R, G], W y_{t-1} + b of the previous token
+    gates: jax.Array  # [B, R, G], W E y_{t-1} + b of the previous token
     noise: tuple[jax.Array, ...] | None = None  # dropout masks; see `Stack.noise`
     rng: jax.Array | None = None  # PRNG key to sample a key
 
@@ -74,8 +74,8 @@ class Step(NamedTuple):
     """Result of a step, [B, R, ...], or of all steps, [B, T, ...].
 
     A step that needs c_t only through a product W c_t weighs W h_j, computed once per
-    source, and leaves `context` None. A readout that needs c_t computes those of all
-    steps in one product.
+    source, and leaves `context` None. A readout that needs c_t computes the contexts of
+    all steps in one product, which is faster than a thin product in each step.
     """
 
     state: jax.Array  # [..., D], the decoder's state for the readout

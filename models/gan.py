@@ -87,7 +87,7 @@ class Network(nn.Module):
         spatial_noise: whether the noise is split into one part per position of the
             smallest map, with separate weights, so that distant positions share no
             information in a generator without attention.
-        channels: unit of the maps' channels, which double with each halving of the
+        channels: channels of the largest maps; they double with each halving of the
             size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
         form: form of the non-local block; see `attention.spatial.NON_LOCAL`.

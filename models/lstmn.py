@@ -76,7 +76,7 @@ class Carry(NamedTuple):
 
 
 class Token(NamedTuple):
-    """Products of matrices and x_t, for all tokens at once; two for deep fusion."""
+    """Products of matrices and x_t, for all tokens; the last two for deep fusion."""
 
     gates: jax.Array  # [B, 4 D], W x_t + b
     intra: jax.Array  # [B, A], W_x x_t of a^t

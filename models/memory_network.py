@@ -114,7 +114,7 @@ class MemoryNetwork(nn.Module):
         check_fields(self)
         width, hops = self.width, self.hops
         self.normal = nn.initializers.normal(self.init_scale)
-        # Hop k reads A^k = tables[n] and C^k = tables[n + 1], with n = layers[k].
+        # Hop k reads A^k = tables[n] and C^k = tables[n + 1], with n = layers[k - 1].
         if self.tying == "adjacent":  # A^(k+1) = C^k, B = A^1, W = C^K, no H
             self.layers = list(range(hops))
             self.tables = [self._table(f"embedding_{k}") for k in range(hops + 1)]
@@ -126,7 +126,7 @@ class MemoryNetwork(nn.Module):
             self.h = self.param("state_kernel", self.normal, (width, width))
             names = "memory_embedding", "output_embedding", "query_embedding"
             *self.tables, self.b = map(self._table, names)
-        distinct = sorted(set(self.layers))
+        distinct = range(len(set(self.layers)))
         score = {"hidden": width, "max_length": self.memory}
         self.scores = [Score(self.score, **score) for _ in distinct]
         self.alignments = [Alignment(self.alignment, hidden=width) for _ in distinct]

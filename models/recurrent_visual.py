@@ -17,8 +17,8 @@ the objects, one after the other:
     r1_n = LSTM(g_n, r1_{n-1}),  r2_n = LSTM(r1_n, r2_{n-1})
     y_k = softmax(O(r1_n))        after each T glimpses
 
-The cost of the networks does not depend on the size of the image. Only that of cutting
-out a patch, here a product with the whole image, does.
+The cost of the networks does not depend on the size of the image. Cutting out a patch
+does: here it is a product with the whole image.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
@@ -169,7 +169,7 @@ class RecurrentVisualAttention(nn.Module):
     def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
         """Samples l_{t+1} ~ N(f_l(h_t), std^2) [B, 2], given the state h_t [B, D].
 
-        If the policy is not learned, l_{t+1} is chosen as l_1.
+        If the policy is not learned, l_{t+1} is chosen by the rule for l_1.
         """
         x = jax.lax.stop_gradient(h)
         baseline = self.expected(x)[:, 0]  # b_t

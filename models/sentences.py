@@ -41,7 +41,8 @@ class Reading(NamedTuple):
     """States of sentences that were read.
 
     Attributes:
-        hidden: [B, T, D], h_t of the last layer.
+        hidden: [B, T, D], h_t of the last layer, or the embeddings [B, T, C] of the
+            encoder "mean".
         valid: bool [B, T], False at padding.
         tapes: the tape of each layer; empty unless the layers are LSTMNs.
     """

@@ -183,13 +183,16 @@ class Layer(nn.Module):
         *,
         train: bool,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Returns the layer's output, and the weights of cross-attention, if any."""
+        """Returns the layer's output, and the weights of cross-attention, if any.
+
+        The comments are of post-norm.
+        """
         weights = None
         if self.cross_attention is not None:
             second = self.residuals[1]
-            # The same, with K_i and V_i of the source.
+            # head_i = softmax(Q_i K_i^T / sqrt(D)) V_i, with K and V of the source
             y, weights = self.cross_attention.read(second.before(x), source, mask, time)
-            x = second.after(x, y, train=train)  # LN(x + CrossAttention(x, source))
+            x = second.after(x, y, train=train)  # LN(x + CrossAttention(x))
         last = self.residuals[-1]
         y = self.feed_forward(last.before(x))
         return last.after(x, y, train=train), weights  # LN(x + FFN(x))
@@ -429,19 +432,19 @@ class Transformer(nn.Module):
 
         Args:
             ids: [B, T].
-            tables: of the tokens, and of learned positions.
+            tables: of the tokens [W, C], and of learned positions or None.
             position: of each token, [B, T], or a scalar, that of all tokens.
             length: bound of the positions.
             train: whether dropout is on.
         """
-        tokens, positions = tables
-        x = tokens[ids] * self.d_model**0.5
+        tokens, learned = tables
+        x, encodings = tokens[ids] * self.d_model**0.5, None
         if self.positions == "sinusoidal":
             # PE(pos, 2i) = sin(pos / 10000^(2i/C)), and a cosine at 2i + 1
-            positions = sinusoids(length, self.d_model)
+            encodings = sinusoids(length, self.d_model)
         elif self.positions == "learned":
-            positions = learned_positions(positions, min(length, self.max_length))
-        x = x if positions is None else x + positions[position]
+            encodings = learned_positions(learned, min(length, self.max_length))
+        x = x if encodings is None else x + encodings[position]
         return self.embedding_dropout(x, deterministic=not train)
 
     def _logits(self, x: jax.Array) -> jax.Array:

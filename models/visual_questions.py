@@ -246,9 +246,9 @@ class SpatialMemoryNetwork(VisualQuestions):
         context, alpha = self.read(scores, evidence[0], train=train)
         o, weights = [context + bag], [alpha]  # o_1, [B, 1, N]
         for hop in range(1, self.hops):
-            scores = self.compare[hop](o[-1], evidence[hop - 1])  # (E_1 phi) o_1
+            scores = self.compare[hop](o[-1], evidence[hop - 1])  # (E_k phi) o_k
             context, alpha = self.read(scores, evidence[hop], train=train)
-            o.append(context + o[-1])  # o_2
+            o.append(context + o[-1])  # o_{k+1}
             weights.append(alpha)
 
         def parts() -> list[ScoreParts | None]:

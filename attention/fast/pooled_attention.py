@@ -62,7 +62,7 @@ def chunked_attention(
     mask: jax.Array | None = None,
     chunk: int = _CHUNK,
 ) -> Attention:
-    """Context sum_t exp(e_t) h_t / sum_t exp(e_t), summed over chunks of a sequence.
+    """Feed-forward attention, summed over chunks of a sequence.
 
     Scores are bounded, so that the sums need no running maximum. Chunks of at most
     `chunk` steps are computed one after the other and recomputed in the backward pass,
@@ -99,7 +99,7 @@ def chunked_attention(
         h = encode(inputs)
         e = jnp.tanh(h @ w + b).astype(wide)
         exps = jnp.where(mask, jnp.exp(e), 0)
-        return exps @ h, exps.sum(), exps  # summed here: unused weights cost nothing
+        return exps @ h, exps.sum(), exps  # the compiler drops unused weights
 
     sums, totals, exps = jax.lax.map(jax.checkpoint(pooled, prevent_cse=False), parts)
     exps = exps.reshape(*batch, -1)[..., :steps]

@@ -317,12 +317,12 @@ def test_each_text_of_a_pair_has_the_maps_of_its_own_attention(
     first, second, other = "all dogs walk", "some cats do not walk", "no dogs walk"
     of_pair, of_other = maps(first, second), maps(first, other)
     for layer in range(layers):
-        own, again = of_pair["first text", layer], of_other["first text", layer]
-        assert own.keys == own.queries == first.split()
-        np.testing.assert_array_equal(own.weights, again.weights)  # it is read alone
-        own, again = of_pair["second text", layer], of_other["second text", layer]
-        assert own.keys == own.queries == second.split()
-        assert np.abs(own.weights[:, :3, :3] - again.weights).max() > 0
+        read, again = of_pair["first text", layer], of_other["first text", layer]
+        assert read.keys == read.queries == first.split()
+        np.testing.assert_array_equal(read.weights, again.weights)  # it is read alone
+        read, again = of_pair["second text", layer], of_other["second text", layer]
+        assert read.keys == read.queries == second.split()
+        assert np.abs(read.weights[:, :3, :3] - again.weights).max() > 0
         if fusion == "deep":
             assert of_pair["cross", layer].queries == second.split()
             assert of_pair["cross", layer].keys == first.split()

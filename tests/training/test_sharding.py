@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from configs import luong_nmt, sagan, transformer_nmt
+from models.sharding import RECURRENT
 from training import sharding, sharding_table
 from training.task import create
 
@@ -55,6 +56,13 @@ def test_every_rule_of_a_model_applies(module, tmp_path):
     }
     optional = {"*_attention/scores/*", "*_attention/align/*"}
     assert {pattern for pattern, _ in rules} - optional <= applied
+
+
+def test_separate_embeddings_of_an_encoder_decoder_are_cut():
+    mesh = {"data": 1, "fsdp": 1, "tensor": 2}
+    for name in ("embedding_table", "source_embedding", "target_embedding"):
+        cut = sharding.partition(name, (8, 3), RECURRENT, mesh)
+        assert cut == PartitionSpec("tensor")
 
 
 def test_the_table_adds_up_the_bytes_of_a_device():
