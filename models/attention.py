@@ -222,10 +222,12 @@ class Alignment(nn.Module):
     ) -> AlignmentOutput:
         """Aligns in a window around p_t: Luong et al. (2015), section 3.2."""
         length = mask.sum(-1)  # S, [..., Q or 1]
-        position, predicted = jnp.minimum(time, length - 1), None  # local-m: p_t = t
+        predicted = None
         if self.function == "local_p":  # p_t = S sigmoid(v tanh(W h_t))
             parameters = parameters or self.parameters(query.shape[-1])
             position = predicted = predicted_position(query, length, **parameters)
+        else:  # local-m, p_t = t
+            position = jnp.minimum(time, length - 1)
         align = LOCAL_ALIGNMENTS[self.function]
         weights = align(scores, position=position, window=self.window, mask=mask)
         return AlignmentOutput(weights, predicted)

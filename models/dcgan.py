@@ -9,11 +9,11 @@ discriminator ends in a sum over positions and a projection, both as in `models.
 Self-attention and spectral norms can be added; with a spectral norm, the discriminator
 has no batch norm.
 
-Axes: as in `models.sagan`.
+Axes: as in `models.gan`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ from flax import linen as nn
 from base.ranges import SIZE
 from models.gan import BatchNorm, Network
 from models.layers import check_fields
-from models.sagan import SpatialSelfAttention
 
 
 class DCGAN(Network):
@@ -30,8 +29,6 @@ class DCGAN(Network):
 
     attention: Annotated[Sequence[int], SIZE.each()] = ()
     spectral: bool = False
-
-    self_attention: ClassVar[type[nn.Module]] = SpatialSelfAttention
 
     @property
     def kernel_init(self) -> Callable:

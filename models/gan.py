@@ -3,11 +3,12 @@
 Class-conditional batch norm; the sizes and widths of the maps; the first map of a
 generator; and the projection that ends a discriminator (Miyato and Koyama 2018).
 
-Axes: as in `models.sagan`.
+Axes: B images; I, J rows and columns; C channels; Z width of the latent noise; Y
+classes.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from attention.spatial import NON_LOCAL
 from base.devices import data_axis
 from base.errors import FieldError
 from base.ranges import SIZE, Choice
+from models.non_local import SpatialSelfAttention
 from models.spectral import Layer, normed_kernel
 
 
@@ -77,8 +79,6 @@ def growing_decay(steps: jax.Array, decay: float = 0.999) -> jax.Array:
 class Network(nn.Module):
     """Base class of generators and discriminators.
 
-    A subclass has the class of its self-attention, `self_attention`.
-
     Attributes:
         classes: Y.
         attention: sizes of the maps with self-attention; empty for none.
@@ -109,8 +109,6 @@ class Network(nn.Module):
     value_reduction: Annotated[int, SIZE] = 1
     pool: bool = False
     spectral: bool = True
-
-    self_attention: ClassVar[type[nn.Module]]
 
     @property
     def kernel_init(self) -> Callable:
@@ -176,7 +174,7 @@ class Network(nn.Module):
         if size not in self.attention:
             return x
         attended = [map_size for map_size in self.maps() if map_size in self.attention]
-        return self.self_attention(
+        return SpatialSelfAttention(
             self.form,
             key_reduction=self.key_reduction,
             value_reduction=self.value_reduction,

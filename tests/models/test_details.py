@@ -16,9 +16,9 @@ from models.few_shot import MatchingNetwork, SnailClassifier
 from models.lstmn import LSTMNLanguageModel
 from models.memory_network import MemoryNetwork
 from models.memory_network_language import MemoryNetworkLanguageModel
+from models.non_local import SpatialSelfAttention
 from models.ntm import NeuralTuringMachine
 from models.pointer import PointerNetwork
-from models.sagan import SpatialSelfAttention
 from models.sentences import SentenceClassifier
 from models.transformer import Transformer
 from models.visual_questions import ShowAskAttendAnswer, SpatialMemoryNetwork

@@ -12,7 +12,8 @@ from base.records import AttentionRecord, records_of
 from configs.sagan import get_config
 from models import dcgan
 from models.gan import BatchNorm
-from models.sagan import Discriminator, Generator, SpatialSelfAttention
+from models.non_local import SpatialSelfAttention
+from models.sagan import Discriminator, Generator
 from models.spectral import normed_kernel
 
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
