@@ -3,6 +3,7 @@
 Axes: B batch; T tokens; W vocabulary.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -115,7 +116,7 @@ class Continuations:
                 carry,
                 read[-1],
                 np.array([line_seed(prompt.options.seed, prompt.text)], np.uint32),
-                options=prompt.options,
+                options=dataclasses.replace(prompt.options, seed=0),  # for the cache
             )
             new = np.asarray(decoded.tokens[0, 0]).tolist()
             score = float(decoded.log_probs[0, 0])

@@ -129,6 +129,11 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(task, st
         for drawn in (task.Options(length=6, temperature=0.0, seed=s) for s in (1, 2))
     ]
     assert greedy[0] == greedy[1]
+    compiled = task.continuations._sample._cache_size()
+    other_seed = task.Options(length=6, seed=5)
+    texts = [x.text for x in evaluate.predict(task, state, lines, other_seed, False)]
+    assert task.continuations._sample._cache_size() == compiled
+    assert again.text not in texts
     assert task.texts.vocabulary.encode("qqq")[0] == UNK
     assert second.score < 0
 
