@@ -277,8 +277,8 @@ one to run.
 
 Task 2, whose stories fill the memory of 50 sentences. Sukhbaatar et al. (2015): width
 20, three hops, position encoding, batches of 32 questions. MemN2N-pytorch trains one
-model at a time, this project ten models of the task, as in the paper, side by side, as
-one array per parameter; "one model" trains one.
+model at a time. This project trains ten models of the task side by side, as in the
+paper, with one array per parameter for all ten; "one model" trains only one.
 """,
         [
             *harness.against(
@@ -407,10 +407,11 @@ The port has one more vector of biases in the core.
         """Steps of environments per second, against a Python loop over minigrid.
 
 This project runs 32 environments of `configs/icm_rooms.py` for 20 steps in a compiled
-function, and its time includes the policy, a convolutional network that the actions are
-drawn from. "FourRooms" runs the same with FourRooms of the package xminigrid. The other
-system is one environment `MiniGrid-FourRooms-v0` of the package minigrid, with uniform
-actions. All have views of 7 x 7 cells, and begin a new episode where one ends.
+function. Its time includes the policy, a convolutional network from which the actions
+are sampled. "FourRooms" runs the same function with FourRooms of the package xminigrid.
+The other system is a single environment, `MiniGrid-FourRooms-v0` of the package
+minigrid, with uniform actions. In all systems, the agent sees 7 x 7 cells, and a new
+episode begins when one ends.
 """,
         [
             *harness.against(

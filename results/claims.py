@@ -13,7 +13,7 @@ from results.records import Record
 from results.schema import SEEDS, Claim, Measured, Table
 from results.significance import Verdict
 
-_WORDS = ("", "one", "two", "three", "four")
+_WORDS = ("", "One seed is", "Two seeds are", "Three seeds are", "Four seeds are")
 _NUMBER = re.compile(r"\d+")  # of cores or devices
 
 
@@ -158,9 +158,10 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
     text = markdown_table(titles, lines, right_aligned=0)
     if table.repeated or table.seeds >= SEEDS:
         return text
-    count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
+    words = _WORDS[table.seeds]
     hours = _hours(_price(table, records).total)
-    return f"{text}\n\nPlanned: {count}; five would take {hours} core-hours."
+    planned = f"{words} planned for each run; five would take {hours} core-hours."
+    return f"{text}\n\n{planned}"
 
 
 def in_words(table: Table, rows: Sequence[Tested]) -> str:
@@ -272,16 +273,17 @@ def counts(groups: Mapping[str, Measured]) -> str:
     count = Counter(row.verdict.text for row in rows)
     against = count[significance.RIVAL_BELOW]
     text = (
-        f"{len(rows)} tests of claims: {count[significance.HOLDS] + against} hold (in "
+        f"Of {len(rows)} tested claims, {count[significance.HOLDS] + against} hold (in "
         f"{against} of these, no rival beats a trivial baseline), "
-        f"{count[significance.FAILS]} do not hold here, "
-        f"{count[significance.INCONCLUSIVE]} are inconclusive, and in "
-        f"{count[significance.BELOW]} the expected winner does not beat a trivial "
+        f"{count[significance.FAILS]} do not hold here, and "
+        f"{count[significance.INCONCLUSIVE]} are inconclusive; for the other "
+        f"{count[significance.BELOW]}, the expected winner does not beat a trivial "
         "baseline."
     )
     if provisional := sum(row.is_provisional for row in rows):
-        share = f" {provisional} of the {len(rows)}"
-        text += f"{share} are provisional: planned seeds are missing."
+        share = f" {provisional} of the {len(rows)} results"
+        reason = "because some planned seeds are not trained yet"
+        text += f"{share} are provisional, {reason}."
     return text
 
 

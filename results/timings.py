@@ -50,16 +50,17 @@ BENCHMARKS = {
     )
     for words, title, rate, _ in rows("""
 transformer_step transformer
-    | Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens
-decoding search | Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens
+    | Training step: Transformer, 11.7M parameters, 64 pairs of 32 + 32 tokens
+decoding search
+    | Beam search: the same Transformer, beam size 4, 64 sentences of 32 tokens
 tokens corpus | Training on the default corpus, batches of 2048 target tokens
 transformer_base transformer
-    | Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens
+    | Training step: Transformer-base, 63M parameters, 32 pairs of 64 + 64 tokens
 recurrent_step step
-    | Training step: recurrent models, states of 512, 64 × (32 + 32) tokens
+    | Training step: recurrent models, states of 512, 64 pairs of 32 + 32 tokens
     | target tokens/s
 recurrent_decoding recurrent_search
-    | Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens
+    | Beam search: the recurrent models, beam size 4, 64 sentences of 32 tokens
 ntm_step step
     | Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors
     | sequences/s
@@ -190,9 +191,10 @@ def in_words(benchmarks: list[Record]) -> str:
         return markdown.EMPTY
     low, high = (f(steps, key=lambda x: steps[x]) for f in (min, max))
     return (
-        "With equal cores and memory allocators, a training step here is "
-        f"{steps[low]:.2f} times {low} to {steps[high]:.0f} times {high} as fast as in "
-        f"the fastest other system measured; the median of {len(steps)} models is "
+        "With the same cores and the same memory allocator, a training step of this "
+        f"project is {steps[low]:.2f} times {low} to {steps[high]:.0f} times {high} as "
+        "fast as a training step of the fastest other system that was measured; the "
+        f"median of {len(steps)} models is "
         f"{statistics.median(steps.values()):.1f} times."
     )
 
@@ -218,7 +220,8 @@ def table(record: Record) -> str:
     ]
     facts = list(_in_words(comparisons(record["systems"])))
     if (ratio := record.get("ratio_half_sum")) is not None:
-        facts += [f"{ratio:.2f} times the time of perfect two-way parallelism."]
+        with_two = "with perfect two-way parallelism"
+        facts += [f"The sweep takes {ratio:.2f} times as long as {with_two}."]
     if (rate := record.get("product_gflop_a_second")) is not None:
         facts += [f"This CPU multiplies matrices at {rate:.0f} GFLOP/s."]
     facts += [
@@ -236,7 +239,8 @@ def _in_words(compared: list[Comparison]) -> Iterator[str]:
     last = None
     for row in compared:
         same, kind = row.same_malloc, (row.library, bool(row.same_malloc))
-        text = f"{row.case}: " * bool(row.case) + f"{row.ratio:.3g}"
+        text = f"{row.case}: " if row.case else "This project is "
+        text += f"{row.ratio:.3g}"
         text += f" times as fast as {row.library}" * (kind != last)
         if same:
             text += f" ({same:.3g}{' with the same malloc' * (kind != last)})"

@@ -675,8 +675,8 @@ def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert line.endswith("| holds; provisional, 2 of 5 seeds |")
     assert "(2 of 5 seeds) | 20.5 ± 0.7 |" in show(tmp_path, "t")
-    assert "1 tests of claims: 1 hold" in show(tmp_path, "claims")
-    assert "1 of the 1 are provisional" in show(tmp_path, "claims")
+    assert "Of 1 tested claims, 1 hold" in show(tmp_path, "claims")
+    assert "1 of the 1 results are provisional" in show(tmp_path, "claims")
     # Seven trainings of 13 minutes on two cores.
     cells = show(tmp_path, "seeds").splitlines()[-1].split(" | ")
     assert cells[1:] == ["1", "5", "7", f"{7 * 26 / 60:.1f}", "– |"]
@@ -689,7 +689,8 @@ def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
     table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
     hours = f"{15 * 26 / 60:.1f}"
     assert table.endswith("| holds |")
-    assert note == f"Planned: three seeds; five would take {hours} core-hours."
+    planned = "Three seeds are planned for each run"
+    assert note == f"{planned}; five would take {hours} core-hours."
     assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours} |")
 
 
@@ -814,7 +815,8 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     assert "| this project | 312 | 13,151 | – | 1,900 |" in text
     assert "| Other | 640 | 6,398 | 34% | – |" in text
     assert text.endswith(
-        "\n2.06 times as fast as Other. Measured on some CPU, commit `unknown`."
+        "\nThis project is 2.06 times as fast as Other. "
+        "Measured on some CPU, commit `unknown`."
     )
 
 
