@@ -40,25 +40,25 @@ _HEAD = """\
 <!-- Written by tests/tools/fault_table.py. -->
 # Fault tolerance
 
-`{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)) \
-and starts the same command again. At the end, the run directory is compared with the run \
-directory of an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
-checkpoints, and the rows of `metrics.jsonl` without times. The sweep row uses \
-[`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. \
-[Damage](resuming.md#damage) says how a run reacts to each fault.
+`{command}` injects each fault of the table into runs of a toy task ([`tests/toy.py`](../tests/toy.py)) \
+and starts the same command again. When the run has finished, its run directory is compared with the run \
+directory of an undisturbed run. Three things must be equal: every number of the last checkpoint, bit for bit; the steps of all \
+checkpoints; and the rows of `metrics.jsonl`, apart from times. The faults of sweeps are injected into a sweep of \
+[`kernel_regression:smoke`](../configs/kernel_regression.py), whose run names and `table.csv` must be equal. \
+[Damage](resuming.md#damage) says how a run reacts to damaged files and full disks.
 
 | fault | attempts | lost |
 |---|---:|---|
 """  # noqa: E501
 _TAIL = """
 Runs that are killed repeatedly train for {many} steps, runs with SIGTERM or a dead process \
-for {some}, and all others for {few}. The sweep has eight trials of 6 steps each. All runs use CPU devices and save \
-a checkpoint every {every} steps. When a run finishes, the injection continues on a new run. A kill comes at a random time up to {seconds} s \
+for {some}, and all others for {few}. They save a checkpoint every {every} steps. The sweep has eight trials of 6 steps each. All runs use CPU devices. \
+If a run finishes before all kills are done, the kills continue on a new run. A kill comes at a random time up to {seconds} s \
 (in the sweep, {sweep_seconds} s) after the start of a process, so kills hit start-up, restore, steps, saves \
-and evaluations. In the sweep they hit in turn a run, the coordinator, and a run that is \
-saving. Jobs of two processes are on one machine and have a heartbeat timeout \
-of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` repeats the rows that contain \
-TEXT. No attempt begins after M minutes ({minutes} by default), so a row may have fewer \
+and evaluations. In the sweep, the kills hit in turn a run, the coordinator, and a run that is \
+saving. The two processes of a job run on one machine, with a heartbeat timeout \
+of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` repeats only the faults whose row in the table contains \
+TEXT. For each fault, no attempt begins after M minutes ({minutes} by default), so a fault may have fewer \
 attempts than planned.
 
 [All documentation](index.md)
