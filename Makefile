@@ -71,7 +71,7 @@ format: env ## format, and apply the fixes of ruff
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-results: env ## run the experiments that have no record; write the tables of docs/
+results: env ## train the models that have no recorded result; write the tables of docs/
 	$(PY) -m results.make $(ARGS)
 
 docs: env ## build the site with the reference of the code and configs in build/site

@@ -33,6 +33,7 @@ Axes: B environments; T steps of a rollout; A actions; ... axes of an observatio
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import jax
@@ -333,32 +334,40 @@ class PolicyGradient(Objective):
         keys = step_keys(seed, self.horizon)
         begin = self._begin(keys[:, 0]) if begin is None else begin
 
-        def draw(state, logits, rng):  # a step of a single environment
-            rngs = jax.random.split(rng, 3)
+        def draw(state, logits, rngs):  # a step of a single environment
             action = jax.random.categorical(rngs[0], logits)
             state, following, reward, done = self.environment.step(
                 state, action, rngs[1]
             )
             step = action, jnp.asarray(reward, jnp.float32), done, following
-            after = state, following
-            if self.environments:
-                after = _where(done, self.environment.reset(rngs[2]), after)
-            return *after, step
+            return state, following, step
 
         def act(running, rng):
             state, observation, memory = running
             memory, logits, value = self.policy.apply(
                 variables, memory, observation, method="step"
             )
-            state, new, step = jax.vmap(draw)(state, logits, rng)
+            rngs = jax.vmap(partial(jax.random.split, num=3))(rng)
+            state, new, step = jax.vmap(draw)(state, logits, rngs)
             if self.environments:
-                memory = self._forget(memory, step[2])
+                begun = self._restarted(
+                    step[2], rngs[:, 2], Running(state, new, memory)
+                )
+                state, new, memory = begun
             chosen = _log_probability(logits, step[0])
             rollout = Rollout(observation, *step, chosen, value)
             return Running(state, new, memory), rollout
 
         end, rollout = jax.lax.scan(act, begin, keys[:, 1:].T)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), rollout), end
+
+    def _restarted(self, done: jax.Array, keys: jax.Array, running: Running) -> Running:
+        """Returns the environments, those that are done at a new start."""
+        return jax.lax.cond(  # most steps have no new start, which some make slowly
+            done.any(),
+            lambda: jax.vmap(_where)(done, self._begin(keys), running),
+            lambda: running,
+        )
 
     def _forget(self, memory: Any, done: jax.Array) -> Any:
         """Returns memories [B, ...], those of environments that are done at start."""

@@ -194,12 +194,13 @@ class MiniGrid:
         """
         import xminigrid
         from xminigrid.core.constants import Tiles
+        from xminigrid.core.rules import EmptyRule
 
         names = [x for x in xminigrid.registered_environments() if "XLand" not in x]
         if name not in names:
             raise UserError(f"{name!r} must be one of {', '.join(names)}")
         self._inner, self._params = xminigrid.make(name, view_size=VIEW)
-        self._wall = Tiles.WALL
+        self._wall, self._rules = Tiles.WALL, EmptyRule().encode()[None]
         self.grid = (self._params.height, self._params.width)
         self.room = (self.grid[0] // 2, self.grid[1] // 2)
         self.horizon = self._params.max_steps
@@ -213,7 +214,10 @@ class MiniGrid:
 
     def step(self, state: Any, action: jax.Array, rng: jax.Array) -> Step:
         """Takes a step; the reward is above 0 at the goal."""
-        step = self._inner.step(self._params, state, action)
+        # All have the same rules; as a constant, these select one branch of xminigrid's
+        # switch, of which `vmap` would run all.
+        inner = state.state.replace(rule_encoding=self._rules)
+        step = self._inner.step(self._params, state.replace(state=inner), action)
         return step, self._observe(step), step.reward, step.last()
 
     def position(self, state: Any) -> jax.Array:

@@ -235,6 +235,23 @@ def test_a_grid_of_xminigrid_is_an_environment():
     assert 0.5 < free.mean() < 0.9
 
 
+def test_all_grids_of_xminigrid_have_the_rules_that_steps_take_for_granted():
+    xminigrid = pytest.importorskip("xminigrid")
+    names = [x for x in xminigrid.registered_environments() if "XLand" not in x]
+    for name in names:
+        grid = environments.MiniGrid(name)
+        rules = jax.jit(lambda rng, grid=grid: grid.reset(rng)[0].state.rule_encoding)
+        np.testing.assert_array_equal(rules(jax.random.key(0)), grid._rules)
+    actions = np.random.default_rng(0).integers(0, 6, T)
+    grid = environments.MiniGrid("MiniGrid-UnlockPickUp")
+    states, *_ = run(grid, actions)
+    step = jax.jit(lambda *x: grid._inner.step(grid._params, *x))
+    for t, action in enumerate(actions):
+        before, after = (jax.tree.map(lambda x, i=i: x[i], states) for i in (t, t + 1))
+        expected = step(before, action)
+        jax.tree.map(np.testing.assert_array_equal, after, expected)
+
+
 def test_the_visits_of_an_update_are_counted(task, state, step):
     data = task.train_data()
     for number in (1, 2):
