@@ -44,7 +44,7 @@ _HEAD = """\
 and starts the same command again. When the run has finished, its run directory is compared with the run \
 directory of an undisturbed run. Three things must be equal: every number of the last checkpoint, bit for bit; the steps of all \
 checkpoints; and the rows of `metrics.jsonl`, apart from times. The faults of sweeps are injected into a sweep of \
-[`kernel_regression:smoke`](../configs/kernel_regression.py), whose run names and `table.csv` must be equal. \
+[`kernel_regression:smoke`](../configs/kernel_regression.py); its run names and its `table.csv` must equal those of an undisturbed sweep. \
 [Damage](resuming.md#damage) says how a run reacts to damaged files and full disks.
 
 | fault | attempts | lost |
