@@ -27,6 +27,8 @@ TABLES = {
         columns=fields("steps/s: steps_per_second"),
         runs=runs("""
         ram_fashion ram_digits data.source=fashion | RAM, seven glimpses
+        ram_fashion_scales ram_digits data.source=fashion model.scales=3
+            | RAM, seven glimpses at three scales
         ram_fashion_cnn ram_digits:cnn data.source=fashion | two convolutions
         """),
     ),
