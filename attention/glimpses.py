@@ -53,15 +53,23 @@ def glimpse(
             f"location {location.shape} must be {(*image.shape[:-3], 2)} for images "
             f"{image.shape}"
         )
-    shape = image.shape[-3:-1]
-    centre = _centre(location, shape)
-    rows, columns = (
-        _windows(centre[..., axis], shape[axis], size, scales) for axis in (0, 1)
-    )  # [..., S, P, I] and [..., S, P, J]
-    image = image[..., None, :, :, :]
-    columns = columns.astype(image.dtype)
-    read = jnp.einsum("...pi,...ijc->...pjc", rows.astype(image.dtype), image)
-    return jnp.einsum("...qj,...pjc->...pqc", columns, read)
+    side = size * 2 ** (scales - 1)  # of the largest patch
+    corner = _centre(location, image.shape[-3:-1]).astype(jnp.int32) - side // 2
+
+    def cut(image, corner):
+        for axis in (0, 1):
+            index = corner[axis] + jnp.arange(side)
+            index = jnp.where(index < 0, image.shape[axis], index)  # outside, too
+            image = jnp.take(image, index, axis, mode="fill", fill_value=0)
+        return image
+
+    window = jnp.vectorize(cut, signature="(i,j,c),(n)->(p,q,c)")(image, corner)
+    patches = []
+    for _ in range(scales):
+        middle = slice((window.shape[-2] - size) // 2, (window.shape[-2] + size) // 2)
+        patches.append(window[..., middle, middle, :])
+        window = _halved(window)
+    return jnp.stack(patches, -4)
 
 
 def _centre(location: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -69,12 +77,10 @@ def _centre(location: jax.Array, shape: Sequence[int]) -> jax.Array:
     return jnp.round((location + 1) / 2 * jnp.asarray(shape))
 
 
-def _windows(centre: jax.Array, length: int, size: int, scales: int) -> jax.Array:
-    """Weights [..., S, P, length] of the pixels of an axis in each cell of a patch."""
-    width = 2 ** jnp.arange(scales)[:, None, None]  # pixels of a cell
-    cell = jnp.arange(size)[:, None] - size // 2
-    offset = jnp.arange(length) - centre[..., None, None, None] - cell * width
-    return jnp.where((0 <= offset) & (offset < width), 1 / width, 0)
+def _halved(x: jax.Array) -> jax.Array:
+    """Means [..., I / 2, J / 2, C] of blocks of 2 x 2 pixels of [..., I, J, C]."""
+    rows = x[..., ::2, :, :] + x[..., 1::2, :, :]
+    return (rows[..., ::2, :] + rows[..., 1::2, :]) / 4
 
 
 def patch_box(

@@ -17,8 +17,7 @@ the objects, one after the other:
     r1_n = LSTM(g_n, r1_{n-1}),  r2_n = LSTM(r1_n, r2_{n-1})
     y_k = softmax(O(r1_n))        after each T glimpses
 
-The cost of the networks does not depend on the size of the image. Cutting out a patch
-does: here it is a product with the whole image.
+The cost of a glimpse does not depend on the size of the image.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
