@@ -31,7 +31,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import attend
+from attention.fast.convolution import in_parts
 from attention.scores import SCORES
+from attention.spatial import max_pool
 from base.devices import data_axis
 from base.ranges import COUNT, LAYERS, SIZE, Choice
 from models.attention import Score
@@ -62,14 +64,17 @@ class Embedding(nn.Module):
         """Computes [B, C] from [B, I, J, 1]; updates the collection batch_stats."""
         x = image
         for channels in self.channels:
-            x = nn.Conv(channels, (3, 3), use_bias=False)(x)
+            convolution = nn.Conv(
+                channels, (3, 3), use_bias=False, conv_general_dilated=in_parts
+            )
             normed = nn.BatchNorm(
                 use_running_average=not train,
                 momentum=_MOMENTUM,
                 use_fast_variance=False,
                 axis_name=data_axis(),
-            )(x)
-            x = nn.max_pool(nn.relu(normed), (2, 2), (2, 2))
+            )(convolution(x))
+            rows, columns = (n - n % 2 for n in x.shape[1:3])
+            x = max_pool(nn.relu(normed)[:, :rows, :columns])
         return Dense(self.features)(x.reshape(len(x), -1))
 
 

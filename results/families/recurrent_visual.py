@@ -2,6 +2,7 @@
 
 from results.schema import Table, claims, fields, runs
 
+_LONG = "train_steps=40000 optimizer.decay_steps=40000"
 TABLES = {
     "ram_digits": Table(
         rate="one for RAM, one for the others; not searched",
@@ -25,10 +26,12 @@ TABLES = {
         lower=True,
         metrics=fields("error, %: error"),
         columns=fields("steps/s: steps_per_second"),
-        runs=runs("""
+        runs=runs(f"""
         ram_fashion ram_digits data.source=fashion | RAM, seven glimpses
         ram_fashion_scales ram_digits data.source=fashion model.scales=3
             | RAM, seven glimpses at three scales
+        ram_fashion_long ram_digits data.source=fashion model.scales=3 {_LONG}
+            | RAM, seven glimpses at three scales, 40,000 steps
         ram_fashion_cnn ram_digits:cnn data.source=fashion | two convolutions
         """),
     ),
