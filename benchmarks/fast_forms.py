@@ -138,6 +138,10 @@ FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
         {convolution.halve: _halve, convolution.double: _double},
         ("sagan",),
     ),
+    "parts": (
+        {convolution.in_parts: jax.lax.conv_general_dilated},
+        ("snail_fewshot",),
+    ),
 }
 
 
