@@ -22,7 +22,8 @@ def glimpse(
 
     Patch s has P 2^s rows and columns of the image around the location and is averaged
     down to P x P. Pixels outside of the image are 0. The patches nest exactly: a block
-    of 2 x 2 pixels of a patch has the mean of one pixel of the next.
+    of 2 x 2 pixels of a patch has the mean of one pixel of the next. The largest patch
+    is cut at full resolution, so the cost grows with 4^S.
 
     Args:
         image: [..., I, J, C] floating.
@@ -57,11 +58,9 @@ def glimpse(
     corner = _centre(location, image.shape[-3:-1]).astype(jnp.int32) - side // 2
 
     def cut(image, corner):
-        for axis in (0, 1):
-            index = corner[axis] + jnp.arange(side)
-            index = jnp.where(index < 0, image.shape[axis], index)  # outside, too
-            image = jnp.take(image, index, axis, mode="fill", fill_value=0)
-        return image
+        outside = {"mode": "fill", "fill_value": 0, "wrap_negative_indices": False}
+        rows, columns = corner[:, None] + jnp.arange(side)
+        return image.at[rows].get(**outside).at[:, columns].get(**outside)
 
     window = jnp.vectorize(cut, signature="(i,j,c),(n)->(p,q,c)")(image, corner)
     patches = []

@@ -139,7 +139,7 @@ FORMS: dict[str, tuple[Mapping[Callable, Callable], Sequence[str]]] = {
         ("sagan",),
     ),
     "parts": (
-        {convolution.in_parts: jax.lax.conv_general_dilated},
+        {convolution.conv_general_dilated: jax.lax.conv_general_dilated},
         ("snail_fewshot",),
     ),
 }

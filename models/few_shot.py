@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import attend
-from attention.fast.convolution import in_parts
+from attention.fast.convolution import conv_general_dilated
 from attention.scores import SCORES
 from attention.spatial import max_pool
 from base.devices import data_axis
@@ -65,7 +65,10 @@ class Embedding(nn.Module):
         x = image
         for channels in self.channels:
             convolution = nn.Conv(
-                channels, (3, 3), use_bias=False, conv_general_dilated=in_parts
+                channels,
+                (3, 3),
+                use_bias=False,
+                conv_general_dilated=conv_general_dilated,
             )
             normed = nn.BatchNorm(
                 use_running_average=not train,
@@ -73,6 +76,7 @@ class Embedding(nn.Module):
                 use_fast_variance=False,
                 axis_name=data_axis(),
             )(convolution(x))
+            # `nn.max_pool` and its gradient take 4 times as long on a CPU.
             rows, columns = (n - n % 2 for n in x.shape[1:3])
             x = max_pool(nn.relu(normed)[:, :rows, :columns])
         return Dense(self.features)(x.reshape(len(x), -1))

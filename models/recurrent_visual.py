@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.convolution import in_parts
+from attention.fast.convolution import conv_general_dilated
 from attention.glimpses import glimpse
 from base.errors import FieldError
 from base.ranges import COUNT, LAYERS, SCALE, SIZE, Range
@@ -362,8 +362,10 @@ class ImageClassifier(nn.Module):
         check_fields(self)
         x = image
         for channels in self.channels:
-            x = nn.Conv(channels, (5, 5), 2, conv_general_dilated=in_parts)(x)
-            x = nn.relu(x)
+            convolution = nn.Conv(
+                channels, (5, 5), strides=2, conv_general_dilated=conv_general_dilated
+            )
+            x = nn.relu(convolution(x))
         x = x.reshape(len(x), -1)
         for width in self.layers:
             x = nn.relu(Dense(width)(x))

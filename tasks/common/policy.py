@@ -33,7 +33,6 @@ Axes: B environments; T steps of a rollout; A actions; ... axes of an observatio
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import jax
@@ -347,23 +346,20 @@ class PolicyGradient(Objective):
             memory, logits, value = self.policy.apply(
                 variables, memory, observation, method="step"
             )
-            rngs = jax.vmap(partial(jax.random.split, num=3))(rng)
+            rngs = jax.vmap(lambda x: jax.random.split(x, 3))(rng)
             state, new, step = jax.vmap(draw)(state, logits, rngs)
+            running = Running(state, new, memory)
             if self.environments:
-                begun = self._restarted(
-                    step[2], rngs[:, 2], Running(state, new, memory)
-                )
-                state, new, memory = begun
+                running = self._restarted(step[2], rngs[:, 2], running)
             chosen = _log_probability(logits, step[0])
-            rollout = Rollout(observation, *step, chosen, value)
-            return Running(state, new, memory), rollout
+            return running, Rollout(observation, *step, chosen, value)
 
         end, rollout = jax.lax.scan(act, begin, keys[:, 1:].T)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), rollout), end
 
     def _restarted(self, done: jax.Array, keys: jax.Array, running: Running) -> Running:
-        """Returns the environments, those that are done at a new start."""
-        return jax.lax.cond(  # most steps have no new start, which some make slowly
+        """Resets the environments that are done, with their memories."""
+        return jax.lax.cond(  # on a CPU, a reset can be slow, and few steps need one
             done.any(),
             lambda: jax.vmap(_where)(done, self._begin(keys), running),
             lambda: running,

@@ -214,8 +214,8 @@ class MiniGrid:
 
     def step(self, state: Any, action: jax.Array, rng: jax.Array) -> Step:
         """Takes a step; the reward is above 0 at the goal."""
-        # All have the same rules; as a constant, these select one branch of xminigrid's
-        # switch, of which `vmap` would run all.
+        # No environment of MiniGrid has rules. As a constant, their encoding selects
+        # one branch of xminigrid's switch; otherwise, `vmap` runs all twelve.
         inner = state.state.replace(rule_encoding=self._rules)
         step = self._inner.step(self._params, state.replace(state=inner), action)
         return step, self._observe(step), step.reward, step.last()

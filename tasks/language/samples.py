@@ -116,7 +116,7 @@ class Continuations:
                 carry,
                 read[-1],
                 np.array([line_seed(prompt.options.seed, prompt.text)], np.uint32),
-                options=dataclasses.replace(prompt.options, seed=0),  # for the cache
+                options=dataclasses.replace(prompt.options, seed=0),  # one compilation
             )
             new = np.asarray(decoded.tokens[0, 0]).tolist()
             score = float(decoded.log_probs[0, 0])

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from translators import quick_jit
 
 from base.records import AttentionRecord, records_of
@@ -118,3 +119,22 @@ def test_the_lstm_of_the_config_has_the_size_of_snail():
         )
         sizes.append(sum(x.size for x in jax.tree.leaves(shapes["params"])))
     assert 0.9 < sizes[0] / sizes[1] < 1.1
+
+
+def test_odd_rows_and_columns_are_cropped_as_by_a_pooling_of_the_library():
+    image = jax.random.uniform(jax.random.key(0), (3, 7, 5, 1))
+    embed = Embedding((2, 3), 4)
+    variables = embed.init(jax.random.key(1), image, train=False)
+    actual = embed.apply(variables, image, train=False)
+    x, params = image, variables["params"]
+    for i in range(2):
+        kernel = params[f"Conv_{i}"]["kernel"]
+        x = nn.Conv(kernel.shape[-1], (3, 3), use_bias=False).apply(
+            {"params": {"kernel": kernel}}, x
+        )
+        norm = nn.BatchNorm(use_running_average=True)
+        stats = {k: variables[k][f"BatchNorm_{i}"] for k in ("params", "batch_stats")}
+        x = nn.max_pool(nn.relu(norm.apply(stats, x)), (2, 2), (2, 2))
+    dense = params["Dense_0"]
+    expected = x.reshape(3, -1) @ dense["kernel"] + dense["bias"]
+    np.testing.assert_allclose(actual, expected, atol=1e-5)

@@ -186,6 +186,40 @@ def test_environments_go_on_from_update_to_update():
     np.testing.assert_array_equal(new.extra.memory, horizon % episode)
 
 
+def test_an_environment_that_ends_is_reset_and_the_others_go_on():
+    def reset(rng):
+        start = jnp.asarray(0, jnp.int32)
+        return (jax.random.randint(rng, (), 2, A + 2), start), start
+
+    def step(state, action, rng):
+        length, t = state
+        return (length, t + 1), t + 1, jnp.zeros(()), t + 1 == length
+
+    environments, horizon = 5, 23
+    objective = PolicyGradient(
+        Environment(reset, step, A),
+        Table(),
+        optax.sgd(0.1),
+        PolicyLoss(),
+        horizon=horizon,
+        environments=environments,
+    )
+    state = objective.init(jax.random.key(0))
+    seed = seed_batches(environments, seed=0)[0]["seed"]
+    rollout, running = objective.rollout(state.params, seed, state.extra)
+    lengths = set()
+    for time, done, memory in zip(
+        np.asarray(rollout.observation), rollout.done, running.memory, strict=True
+    ):
+        expected = 0
+        for t in range(horizon):
+            assert time[t] == expected
+            lengths |= {expected + 1} if done[t] else set()
+            expected = 0 if done[t] else expected + 1
+        assert memory == expected
+    assert len(lengths) > 1 and 1 < rollout.done.any(0).sum() < horizon
+
+
 def test_a_policy_learns_from_an_auxiliary_reward_alone():
     def apply(params, rollout):
         bonus = (rollout.action == 1) * params  # action 1 is interesting
