@@ -22,9 +22,11 @@ the key's map, which may be smaller (`max_pool`); D query and key width; V value
 C channels.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 
 from .core import Attention, attend, masked_softmax
 from .scores import dot_scores
@@ -157,11 +159,15 @@ def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
         [[ 5.  7.]
          [13. 15.]]
     """
-    *batch, rows, columns, channels = x.shape
+    rows, columns = x.shape[-3:-1]
     if size < 1 or rows % size or columns % size:
         raise ValueError(f"size {size} must divide the rows and columns of x {x.shape}")
-    blocks = (rows // size, size, columns // size, size, channels)
-    return x.reshape(*batch, *blocks).max((-4, -2))
+    # `max` over blocks has a gradient of 0 / 0 where XLA computes x again, rounded
+    # differently, for the comparison with its maximum.
+    for axis in (-3, -2):
+        parts = (x[..., i::size, *[slice(None)] * (-axis - 1)] for i in range(size))
+        x = functools.reduce(jnp.maximum, parts)
+    return x
 
 
 def _mean(scores: jax.Array, *, mask: None = None) -> jax.Array:
