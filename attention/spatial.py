@@ -142,7 +142,9 @@ def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
     """Max pooling over blocks of size x size: Wang et al. (2018), section 3.3.
 
     Wang et al. "subsample" keys and values with it, as does the code of Zhang et al.
-    (2019). With a size of 2, attention has a quarter of the keys and of the cost.
+    (2019). With a size of 2, attention has a quarter of the keys and of the cost. On a
+    CPU core, `flax.linen.max_pool` and its gradient take 26 times as long for
+    [64, 16, 16, 64], and 5 times for [416, 28, 28, 64].
 
     Args:
         x: [..., I, J, C]; I and J are multiples of `size`.

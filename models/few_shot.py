@@ -76,7 +76,6 @@ class Embedding(nn.Module):
                 use_fast_variance=False,
                 axis_name=data_axis(),
             )(convolution(x))
-            # `nn.max_pool` and its gradient take 4 times as long on a CPU.
             rows, columns = (n - n % 2 for n in x.shape[1:3])
             x = max_pool(nn.relu(normed)[:, :rows, :columns])
         return Dense(self.features)(x.reshape(len(x), -1))

@@ -64,8 +64,6 @@ class SpatialSelfAttention(nn.Module):
             key = layer(key_width, name="key")(x, train=train)  # f(x)
         value = layer(value_width, name="value")(x, train=train)  # h(x)
         if self.pool:
-            # At [64, 16, 16, 64], `nn.max_pool` and its gradient take 7 times as long,
-            # on two threads of a CPU.
             key, value = max_pool(key), max_pool(value)
         # beta_{j,i} = softmax_i(f(x_i) g(x_j)), sum_i beta_{j,i} h(x_i)
         context, beta = self._form(query.shape[-1])(query, key, value)
