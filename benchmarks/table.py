@@ -143,7 +143,7 @@ _ROLLOUT = """
     model.memory=none model.layers=2 model.filters=16 model.hidden=128
     optimizer.name=adam
 """
-_FOUR_ROOMS = "MiniGrid-FourRooms"
+_FOUR_ROOMS = "data.environment=MiniGrid-FourRooms"
 
 
 def _ntm(batch_size: int) -> list[System]:
@@ -406,27 +406,32 @@ The port has one more vector of biases in the core.
     "environment_steps": Benchmark(
         """Steps of environments per second, against a Python loop over minigrid.
 
-This project runs 32 environments of `configs/icm_rooms.py` for 20 steps in a compiled
-function. Its time includes the policy, a convolutional network from which the actions
-are sampled. "FourRooms" runs the same function with FourRooms of the package xminigrid.
-The other system is a single environment, `MiniGrid-FourRooms-v0` of the package
-minigrid, with uniform actions. In all systems, the agent sees 7 x 7 cells, and a new
-episode begins when one ends.
+This project runs 32 environments for 20 steps in a compiled function: FourRooms of the
+package xminigrid with uniform actions. "With a policy" includes the policy of
+`configs/icm_rooms.py`, a convolutional network from which the actions are sampled;
+"rooms" are the environments of that config. The other system is a single environment,
+`MiniGrid-FourRooms-v0` of the package minigrid, with uniform actions. In all systems,
+the agent sees 7 x 7 cells, and a new episode begins when one ends.
 """,
         [
             *harness.against(
                 "minigrid",
                 "minigrid_loop",
-                _config("icm_rooms.py", f"{_ROLLOUT} data.environment=rooms"),
+                _config("icm_rooms.py", f"{_ROLLOUT} {_FOUR_ROOMS}", uniform=True),
                 {"count": 640},
                 mode="rollout",
             ),
-            System(
-                f"{OURS}, FourRooms",
-                "ours",
-                "rollout",
-                _config("icm_rooms.py", f"{_ROLLOUT} data.environment={_FOUR_ROOMS}")
-                | TUNED,
+            *(
+                System(
+                    f"{OURS}, {name} with a policy",
+                    "ours",
+                    "rollout",
+                    _config("icm_rooms.py", f"{_ROLLOUT} {environment}") | TUNED,
+                )
+                for name, environment in (
+                    ("FourRooms", _FOUR_ROOMS),
+                    ("rooms", "data.environment=rooms"),
+                )
             ),
         ],
         steps=20,

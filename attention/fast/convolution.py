@@ -1,9 +1,8 @@
 """Convolutions of many images; strided, transposed and depthwise convolutions.
 
 Neither the values nor the gradients of the latter need zero-dilated arrays or grouped
-convolutions, which are slow on a CPU: with the plain forms, a training step of sagan
-takes 1.36 times as long. Unless stated otherwise, other times are for value and
-gradient in float32; all are on two threads of a CPU.
+convolutions, which are slow on a CPU. Unless stated otherwise, times are for value and
+gradient in float32, on two threads of a CPU.
 
 Axes: B images; I, J rows and columns; C channels in, C' out.
 """
@@ -42,8 +41,7 @@ def conv_general_dilated(x: jax.Array, *args: Any, **options: Any) -> jax.Array:
     """`jax.lax.conv_general_dilated`; on a single CPU, in parts of 64 images.
 
     There, the gradient of the kernel takes several times as long per image if there are
-    hundreds of them. On one core, a training step takes 1.4 times as long without parts
-    with snail_fewshot (416 images), and 1.3 times with ram_digits:cluttered_cnn (128).
+    hundreds of them.
 
     Args:
         x: [B, ...] images.

@@ -7,9 +7,6 @@ et al. (2018). Both functions are gathers and each is the gradient of the other;
 automatic gradient of a gather is a scatter, which is slow. Only reverse-mode gradients
 are defined.
 
-With the plain form, a training step of transformer_nmt takes 1.23 times as long, on two
-threads of a CPU.
-
 Axes: as in `attention.relative`.
 """
 

@@ -7,9 +7,6 @@ recomputes the step, except its products with weight matrices, which are saved. 
 gradients of these matrices are deferred as in `attention.fast.scan`. A scan from an
 empty tape runs in parts, each with a larger tape than the part before.
 
-With the plain scan, a training step takes 1.97 times as long for lstmn_language, 1.07
-for lstmn_text, on two threads of a CPU.
-
 Axes: B batch; K slots; T steps; D, F input and output width of a matrix.
 """
 

@@ -4,7 +4,7 @@ Modes: "step" is one training step of a translator on random tokens; "decode" is
 search of one batch; "tokens" is training steps on the corpus of the config; "generated"
 is one training step, on the first batch, of a task with generated data; "captions" is
 one training step of a captioner on random maps and words; "rollout" is the steps of
-environments before an update of an agent.
+environments before an update of an agent, or the same with uniform actions.
 """
 
 import importlib
@@ -14,6 +14,7 @@ import tempfile
 import time
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -171,10 +172,28 @@ def decoding(task, spec: dict):
     return step, sum(x.size for x in jax.tree.leaves(params))
 
 
-def acting(task):
+class Uniform(NamedTuple):
+    """A policy without parameters or memory that draws actions uniformly."""
+
+    actions: int
+
+    def start(self, batch: int) -> None:
+        """Returns no memory."""
+
+    def apply(self, variables, memory, observation, method: str) -> tuple:
+        """Returns no memory, logits and values of 0."""
+        batch = len(observation["position"])
+        return memory, jnp.zeros((batch, self.actions)), jnp.zeros(batch)
+
+
+def acting(task, uniform: bool):
     """Returns a function that runs environments, and the number of parameters."""
     state = jax.jit(task.objective.init)(jax.random.key(0))
-    rollout, running = jax.jit(task.objective.rollout), state.extra["running"]
+    running = state.extra["running"]
+    if uniform:
+        task.objective.policy = Uniform(task.objective.environment.actions)
+        running = running._replace(memory=None)
+    rollout = jax.jit(task.objective.rollout)
     batches, indices = task.train_data(), itertools.count()
 
     def step() -> float:
@@ -212,7 +231,9 @@ def build(mode: str, spec: dict):
     elif mode == "decode":
         step, info["parameters"] = decoding(config.task(config, stand_in(config)), spec)
     elif mode == "rollout":
-        step, info["parameters"] = acting(config.task(config, None))
+        step, info["parameters"] = acting(
+            config.task(config, None), spec.get("uniform", False)
+        )
     else:
         assets = stand_in(config)
         if spec.get("prepares"):
