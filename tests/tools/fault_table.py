@@ -40,8 +40,8 @@ _HEAD = """\
 <!-- Written by tests/tools/fault_table.py. -->
 # Fault tolerance
 
-`{command}` injects each fault of the table into runs of a toy task ([`tests/toy.py`](../tests/toy.py)) \
-and starts the same command again. When the run has finished, its run directory is compared with the run \
+`{command}` injects each fault of the table into runs of a toy task ([`tests/toy.py`](../tests/toy.py)). \
+Except with the slow disk, the disturbed run is then started again with the same command. When the run has finished, its run directory is compared with the run \
 directory of an undisturbed run. Three things must be equal: every number of the last checkpoint, bit for bit; the steps of all \
 checkpoints; and the rows of `metrics.jsonl`, apart from times. The faults of sweeps are injected into a sweep of \
 [`kernel_regression:smoke`](../configs/kernel_regression.py); its run names and its `table.csv` must equal those of an undisturbed sweep. \
@@ -55,8 +55,8 @@ Runs that are killed repeatedly train for {many} steps, runs with SIGTERM or a d
 for {some}, and all others for {few}. They save a checkpoint every {every} steps. The sweep has eight trials of 6 steps each. All runs use CPU devices. \
 If a run finishes before all kills are done, the kills continue on a new run. A kill comes at a random time up to {seconds} s \
 (in the sweep, {sweep_seconds} s) after the start of a process, so kills hit start-up, restore, steps, saves \
-and evaluations. In the sweep, the kills hit in turn a run, the coordinator, and a run that is \
-saving. The two processes of a job run on one machine, with a heartbeat timeout \
+and evaluations. In the sweep, the kills hit in turn a run, the coordinator (`sweep.py` itself), and a run that is \
+saving a checkpoint. If a run has two processes, both are on one machine, with a heartbeat timeout \
 of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` repeats only the faults whose row in the table contains \
 TEXT. For each fault, no attempt begins after M minutes ({minutes} by default), so a fault may have fewer \
 attempts than planned.
