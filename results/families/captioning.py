@@ -8,7 +8,8 @@ TABLES = {
         metrics=fields("""
         BLEU-4: bleu_4 | BLEU-1: bleu_1 | chrF: chrf | % objects named: objects
         % exact captions: exact | % pointing accuracy: pointing
-        % pointing accuracy by chance: chance | % new objects named: objects_novel
+        % pointing accuracy by chance: chance
+        % objects named, new drawings: objects_novel
         """),
         columns=fields("steps/s: steps_per_second"),
         runs=runs("""

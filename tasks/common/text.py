@@ -1,8 +1,8 @@
 """Text in every language: normal form, case, words and sentences.
 
 Texts that look equal can have different characters: "é" is one character or two. All
-texts of this project are compared and written in one form, `normal`, so that outputs,
-references, transcripts and answers that look equal are equal.
+texts of this project are compared and written in one form, `normal`, in which such
+outputs, references, transcripts and answers are equal.
 
 A word is a run of letters, digits and underscores, each with its combining marks, such
 as the vowel signs of Hindi and Arabic. Joiners (U+200C, U+200D) belong to it as well.
