@@ -5,8 +5,8 @@
 
 The step of a config is compiled with the fast form and with the plain one; blocks of
 both alternate in one process, on the same batch, which has the most frequent shape. A
-form stays in `attention/fast/` if it saves at least 10 % of the step of a model. Writes
-the record.
+form stays in `attention/fast/` if it saves at least 10 % of the step of a model on one
+of the CPUs where it was measured. Writes the record.
 """
 
 import collections

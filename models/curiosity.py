@@ -15,7 +15,7 @@ train them, as in the authors' code; the reward has no gradient.
 
 Differs from the paper: observations of any size, one and not four frames; the policy's
 memory is optional. Eq. 7 weighs the policy's loss by 0.1. Policy and curiosity module
-share no parameter, so with Adam such a factor would have no effect; here it scales the
+share no parameter, so with Adam such a factor has hardly any effect; here it scales the
 policy's updates (`config.loss.policy`).
 
 Axes: B batch; I, J rows and columns, C channels of an observation; D width of the

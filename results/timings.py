@@ -74,7 +74,7 @@ caption_step step
     | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
 ram_step step | Training step: RAM, 128 images, 6 glimpses of 8 × 8 pixels | steps/s
-environment_steps rollout | Steps of environments, 20 steps of 32 at a time
+environment_steps rollout | Steps of environments, 640 steps of FourRooms
 overheads overheads | Overheads of training the default translator
 fast_forms forms | Training steps with the plain forms of attention/fast/
 sweep_trials sweep | Overhead of sweep.py: eight identical runs of a small translator

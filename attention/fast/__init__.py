@@ -1,4 +1,4 @@
 """Fast equivalents of plain JAX functions, each tested against its plain form.
 
-docs/benchmarks.md has the times of training steps with both forms.
+docs/benchmarks.md compares training steps with both forms of most of them.
 """

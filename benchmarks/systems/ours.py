@@ -4,7 +4,7 @@ Modes: "step" is one training step of a translator on random tokens; "decode" is
 search of one batch; "tokens" is training steps on the corpus of the config; "generated"
 is one training step, on the first batch, of a task with generated data; "captions" is
 one training step of a captioner on random maps and words; "rollout" is the steps of
-environments before an update of an agent, or the same with uniform actions.
+environments before an update of an agent, with uniform actions.
 """
 
 import importlib
@@ -173,7 +173,7 @@ def decoding(task, spec: dict):
 
 
 class Uniform(NamedTuple):
-    """A policy without parameters or memory that draws actions uniformly."""
+    """A policy without parameters or memory, whose actions are equally likely."""
 
     actions: int
 
@@ -186,14 +186,12 @@ class Uniform(NamedTuple):
         return memory, jnp.zeros((batch, self.actions)), jnp.zeros(batch)
 
 
-def acting(task, uniform: bool):
-    """Returns a function that runs environments, and the number of parameters."""
+def acting(task):
+    """Returns a function that runs environments with uniform actions."""
     state = jax.jit(task.objective.init)(jax.random.key(0))
-    running = state.extra["running"]
-    if uniform:
-        task.objective.policy = Uniform(task.objective.environment.actions)
-        running = running._replace(memory=None)
+    task.objective.policy = Uniform(task.objective.environment.actions)
     rollout = jax.jit(task.objective.rollout)
+    running = state.extra["running"]._replace(memory=None)
     batches, indices = task.train_data(), itertools.count()
 
     def step() -> float:
@@ -202,7 +200,7 @@ def acting(task, uniform: bool):
         steps, running = rollout(state.params, seed, running)
         return jax.block_until_ready(steps).action.size
 
-    return step, sum(x.size for x in jax.tree.leaves(state.params))
+    return step
 
 
 def build(mode: str, spec: dict):
@@ -231,9 +229,7 @@ def build(mode: str, spec: dict):
     elif mode == "decode":
         step, info["parameters"] = decoding(config.task(config, stand_in(config)), spec)
     elif mode == "rollout":
-        step, info["parameters"] = acting(
-            config.task(config, None), spec.get("uniform", False)
-        )
+        step = acting(config.task(config, None))
     else:
         assets = stand_in(config)
         if spec.get("prepares"):

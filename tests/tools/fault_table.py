@@ -5,9 +5,9 @@
     python tests/tools/fault_table.py --only=SIGTERM --minutes=5
 
 The first command writes docs/faults.md; the last one replaces the rows with that text
-and takes no more than five minutes for the tries of each. After each fault the same
-command is started again, and the run directory at the end is compared bit for bit with
-that of an undisturbed run.
+and takes no more than five minutes for the tries of each. After each fault but
+a slow disk, the same command is started again. The run directory at the end is compared
+bit for bit with that of an undisturbed run.
 """
 
 import argparse
