@@ -2,10 +2,10 @@
 
     python train.py --config=configs/vqa_scenes.py --workdir=runs/vqa
 
-Takes about ten minutes on one core; 76.7 ± 0.4 % of the answers are right. The questions are constructed so that a model without the image gets at most 29.2 % of
-the answers right; `docs/results/visual-questions.md` has the results. The encoder also
-learns to name the object of each region, in place of the papers' pre-training on
-ImageNet.
+Takes about ten minutes on one core; 76.7 ± 0.4 % of the answers are right. The
+questions are constructed so that a model without the image gets at most 29.2 % right;
+`docs/results/visual-questions.md` has the results. The encoder also learns to name the
+object of each region, in place of the papers' pre-training on ImageNet.
 
 Variants:
 

@@ -3,6 +3,7 @@
 from results.schema import Table, claims, fields, runs
 
 _LONG = "train_steps=40000 optimizer.decay_steps=40000"
+_LONG_CNN = "train_steps=20000 optimizer.decay_steps=20000"
 TABLES = {
     "ram_digits": Table(
         rate="one for RAM, one for the others; not searched",
@@ -33,8 +34,8 @@ TABLES = {
         ram_fashion_long ram_digits data.source=fashion model.scales=3 {_LONG}
             | RAM, seven glimpses at three scales, 40,000 steps
         ram_fashion_cnn ram_digits:cnn data.source=fashion | two convolutions
-        ram_fashion_cnn_long ram_digits:cnn data.source=fashion train_steps=20000
-            optimizer.decay_steps=20000 | two convolutions, 20,000 steps
+        ram_fashion_cnn_long ram_digits:cnn data.source=fashion {_LONG_CNN}
+            | two convolutions, 20,000 steps
         """),
     ),
     "ram_cluttered": Table(
