@@ -125,7 +125,8 @@ def test_every_figure_of_the_docs_has_a_source():
     stored = [each.name for each in figures.SHOWN]
     results = [Path(figure.file).stem for figure in FIGURES]
     assert len(set(stored)) == len(stored)
-    assert {*stored, *results, "scene"} == {x.stem for x in FOLDER.glob("*.png")}
+    inputs = {"scene", "shapes"}  # of commands
+    assert {*stored, *results, *inputs} == {x.stem for x in FOLDER.glob("*.png")}
     assert set(STORED) <= set(stored)
     minutes = [each.minutes for each in figures.SHOWN]
     assert minutes == sorted(minutes)
