@@ -467,6 +467,8 @@ FLOORS: Mapping[str, Callable[[ConfigDict], Floors]] = {
     "kernels": curves,
     "visual_questions": constant("by the question alone", accuracy=100 * CHANCE),
     "ram_digits": _TEN_CLASSES,
+    "ram_moved": _TEN_CLASSES,
+    "ram_sizes": _TEN_CLASSES,
     "ram_fashion": _TEN_CLASSES,
     "ram_cluttered": _TEN_CLASSES,
     # Two of ten classes, then a stop.

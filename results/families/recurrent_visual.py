@@ -3,6 +3,7 @@
 from results.schema import Table, claims, fields, runs
 
 _LONG = "train_steps=40000 optimizer.decay_steps=40000"
+_SHORT = "train_steps=4000 optimizer.decay_steps=4000"
 _LONG_CNN = "train_steps=20000 optimizer.decay_steps=20000"
 TABLES = {
     "ram_digits": Table(
@@ -20,6 +21,56 @@ TABLES = {
         claims=claims("""
         ram_digits > ram_digits_random ram_digits_centre
             | learned locations beat random ones and the centre | Mnih et al. (2014)
+        """),
+    ),
+    "ram_moved": Table(
+        lower=True,
+        metrics=fields("error, %: error"),
+        runs=(
+            *runs("""
+            ram_centred ram_digits data.shift=0
+                | RAM, trained and tested on centred digits
+            """),
+            *runs(
+                """
+                ram_centred_moved ram_digits data.shift=0 evaluation.shift=4
+                    | RAM, trained on centred digits, tested on moved ones
+                """,
+                trained="ram_centred",
+            ),
+            *runs("""
+            ram_moved ram_digits data.shift=4 evaluation.shift=4
+                | RAM, trained and tested on moved digits
+            ram_cnn_centred ram_digits:cnn data.shift=0
+                | two convolutions, trained and tested on centred digits
+            """),
+            *runs(
+                """
+                ram_cnn_centred_moved ram_digits:cnn data.shift=0 evaluation.shift=4
+                    | two convolutions, trained on centred digits, tested on moved ones
+                """,
+                trained="ram_cnn_centred",
+            ),
+            *runs("""
+            ram_cnn_moved ram_digits:cnn data.shift=4 evaluation.shift=4
+                | two convolutions, trained and tested on moved digits
+            """),
+        ),
+    ),
+    "ram_sizes": Table(
+        lower=True,
+        metrics=fields("error, %: error"),
+        columns=fields("steps/s: steps_per_second"),
+        runs=runs(f"""
+        ram_60 ram_digits:translated model.scales=4 | RAM, 60 x 60 pixels
+        ram_100 ram_digits:translated model.scales=4 data.side=100
+            | RAM, 100 x 100 pixels
+        ram_140 ram_digits:translated model.scales=4 data.side=140
+            | RAM, 140 x 140 pixels
+        ram_cnn_60 ram_digits:cluttered_cnn data.clutter=0 {_SHORT}
+            | two convolutions, 60 x 60 pixels
+        ram_cnn_100 ram_digits:cluttered_cnn data.clutter=0 data.side=100 {_SHORT}
+            | two convolutions, 100 x 100 pixels
         """),
     ),
     "ram_fashion": Table(

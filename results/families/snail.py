@@ -37,6 +37,10 @@ TABLES = {
         snail_bandits_lstm snail_bandits:lstm | LSTM, 10 pulls of 5 arms | 6.7 | 3
         snail_bandits_10 snail_bandits:arms_10 | SNAIL, 10 pulls of 10 arms
             | 6.7 (Gittins: 6.6) | 3
+        snail_bandits_50 snail_bandits:arms_50 | SNAIL, 10 pulls of 50 arms
+            | 6.7 (Gittins: 6.5)
+        snail_bandits_100 snail_bandits:n_100 | SNAIL, 100 pulls of 5 arms
+            | 79.1 (Gittins: 78.3)
         """),
     ),
     "mdps": Table(

@@ -316,11 +316,17 @@ def _canvas(side: int, patches: Sequence[tuple[np.ndarray, int, int]]) -> np.nda
 
 
 def held_out(
-    objects: Objects | Canvases, split: str, count: int, layout: Layout
+    objects: Objects | Canvases,
+    split: str,
+    count: int,
+    layout: Layout,
+    *,
+    shift: int = 0,
 ) -> Batch:
     """Returns canvases with the images of a held-out split, always the same.
 
     Each of the first `count` images is the first of a canvas; the others are drawn.
+    Each canvas is moved by up to `shift` pixels, see `batches`.
     """
     rng, count = held_out_rng(split), min(count, len(objects.labels))
     if isinstance(objects, Canvases):
@@ -328,10 +334,12 @@ def held_out(
             objects.batch(np.arange(start, min(start + _READ, count)))
             for start in range(0, count, _READ)
         ]
-        return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
-    chosen = rng.integers(0, len(objects.labels), (count, layout.objects))
-    chosen[:, 0] = np.arange(count)
-    return place(rng, objects, chosen, layout)
+        batch = {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
+    else:
+        chosen = rng.integers(0, len(objects.labels), (count, layout.objects))
+        chosen[:, 0] = np.arange(count)
+        batch = place(rng, objects, chosen, layout)
+    return _move(batch, rng.integers(0, 2 * shift + 1, (count, 2)), shift)
 
 
 def batches(
@@ -355,15 +363,21 @@ def batches(
             batch = objects.batch(chosen[rows, 0])
         else:
             batch = place(rng, objects, chosen, layout, rows)
-        if not shift:
-            return batch
-        corners = rng.integers(0, 2 * shift + 1, (batch_size, 2))[rows]
-        edges = (0, 0), (shift, shift), (shift, shift), (0, 0)
-        side, padded = layout.side, np.pad(batch["image"], edges)
-        moved = [
-            image[i : i + side, j : j + side]
-            for image, (i, j) in zip(padded, corners, strict=True)
-        ]
-        return batch | {"image": np.stack(moved)}
+        corners = rng.integers(0, 2 * shift + 1, (batch_size, 2))
+        return _move(batch, corners[rows], shift)
 
     return EndlessBatches(make, batch_size, seed)
+
+
+def _move(batch: Batch, corners: np.ndarray, shift: int) -> Batch:
+    """Cuts images out of ones with black edges of `shift` pixels, at `corners`."""
+    if not shift:
+        return batch
+    images = batch["image"]
+    _, height, width, _ = images.shape
+    padded = np.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
+    moved = [
+        image[i : i + height, j : j + width]
+        for image, (i, j) in zip(padded, corners, strict=True)
+    ]
+    return batch | {"image": np.stack(moved)}

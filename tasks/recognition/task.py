@@ -52,6 +52,7 @@ from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _DIM = 0.25  # brightness of a pixel outside of all patches
+_SHIFT = Range(0, 100, whole=True)
 
 
 class Assets(NamedTuple):
@@ -71,7 +72,7 @@ class RecognitionData(recognition.Layout):
     damaged: user_files.Damaged = user_files.REFUSE  # treatment of damaged images
     batch_size: Annotated[int, BATCH] = 128  # canvases per batch
     # Maximum number of pixels by which training images are moved, in rows and columns.
-    shift: Annotated[int, Range(0, 100, whole=True)] = 0
+    shift: Annotated[int, _SHIFT] = 0
 
     def __post_init__(self):
         ordered(self, "min_objects", "objects", "data")
@@ -92,6 +93,8 @@ class RecognitionEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
     images: Annotated[int, EXAMPLES] = 10_000  # maximum number of images
+    # Maximum number of pixels by which these are moved, in rows and columns.
+    shift: Annotated[int, _SHIFT] = 0
 
 
 class RecognitionLoss(reinforce.Weights):
@@ -228,9 +231,9 @@ class Recognition(Task):
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
         """Returns images of the split; see `Task`."""
-        count = self.config.evaluation.images
-        objects = self.objects(split)
-        rows = recognition.held_out(objects, split, count, self.layout)
+        count, shift = self.config.evaluation.images, self.config.evaluation.shift
+        objects, layout = self.objects(split), self.layout
+        rows = recognition.held_out(objects, split, count, layout, shift=shift)
         return {split: Stacked(rows)}
 
     def outputs(

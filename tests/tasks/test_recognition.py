@@ -101,12 +101,19 @@ def test_held_out_canvases_are_always_the_same_and_differ_by_split(drawn):
     assert not np.array_equal(first, other)
 
 
-def test_training_canvases_are_moved_in_both_directions(drawn):
-    objects, shift, layout = drawn["train"], 3, Layout(side=CANVAS)
-    still, moved = (
-        recognition.batches(objects, layout, batch_size=COUNT, seed=0, shift=n)[5]
-        for n in (0, shift)
-    )
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_canvases_are_moved_in_both_directions(drawn, split):
+    objects, shift, layout = drawn[split], 3, Layout(side=CANVAS)
+    if split == "train":
+        still, moved = (
+            recognition.batches(objects, layout, batch_size=COUNT, seed=0, shift=n)[5]
+            for n in (0, shift)
+        )
+    else:
+        still, moved = (
+            recognition.held_out(objects, split, COUNT, layout, shift=n)
+            for n in (0, shift)
+        )
     np.testing.assert_array_equal(moved["label"], still["label"])
     steps = set()
     for before, after in zip(still["image"], moved["image"], strict=True):
