@@ -3,9 +3,9 @@
     python train.py --config=configs/vqa_scenes.py --workdir=runs/vqa
 
 Takes about ten minutes on one core; 76.7 ± 0.4 % of the answers are right. The
-questions are constructed so that a model without the image gets at most 29.2 % right;
-`docs/results/visual-questions.md` has the results. The encoder also learns to name the
-object of each region, in place of the papers' pre-training on ImageNet.
+questions are constructed so that a model without the image gets at most 29.2 % right on
+average; `docs/results/visual-questions.md` has the results. The encoder also learns to
+name the object of each region, in place of the papers' pre-training on ImageNet.
 
 Variants:
 
@@ -13,8 +13,8 @@ Variants:
 *   `no_attention`: the mean of all regions.
 *   `question_only`, `image_only`: without the other input.
 *   `spatial_memory`: the network of Xu and Saenko (2016), with two hops.
-*   `joint`: the encoder learns from the answers alone. In the same number of steps,
-    this model does not learn to attend.
+*   `joint`: the encoder learns from the answers alone; 45.0 % (one seed) in the same
+    number of steps.
 *   `easy`: the images and questions of easy-VQA, a download of 4 MB.
 *   `vqa`: the model of the paper, for an accelerator and the files of VQA
     (`config.data.files`). The image encoder is trained from scratch, so it does not
