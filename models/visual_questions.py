@@ -29,7 +29,7 @@ score; G glimpses; W answers.
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -81,10 +81,12 @@ class VisualQuestions(nn.Module):
     alignment: Annotated[str, Choice(_ALIGNMENTS)] = "global"
     dropout: Annotated[float, FRACTION] = 0.5
 
+    embedding_std: ClassVar[float] = 1.0  # standard deviation of the initial embeddings
+
     def setup(self):
         check_fields(self)
         self.annotate = ImageEncoder(self.encoder, self.channels, 0.0)
-        init = nn.initializers.normal(1.0)
+        init = nn.initializers.normal(self.embedding_std)
         shape = self.vocab_size, self.embedding
         self.embedding_table = self.param("embedding_table", init, shape)
         self.drop = Dropout(self.dropout)
@@ -219,6 +221,9 @@ class SpatialMemoryNetwork(VisualQuestions):
     hops: Annotated[int, LAYERS] = 2
     score: Annotated[str, Choice(HOP_SCORES)] = "dot"
     score_hidden: Annotated[int, SIZE] = 512
+
+    # With 1, nearly all the weight of the first hop starts on a region at random.
+    embedding_std: ClassVar[float] = 0.1
 
     def setup(self):
         super().setup()
