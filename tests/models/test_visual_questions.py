@@ -184,6 +184,15 @@ def test_the_best_word_scores_a_region_and_padding_does_not():
     np.testing.assert_array_equal(scores, [[[3.0, 5.0]]])
 
 
+def test_the_first_hop_starts_with_weight_on_many_regions():
+    maps = jax.random.normal(jax.random.key(0), (B, 8, 8, DEPTH))
+    fields = SPATIAL | dict(channels=(64,), embedding=128)
+    model = SpatialMemoryNetwork(**fields)
+    params = model.init(jax.random.key(1), maps, QUESTION, train=False)["params"]
+    _, weights = answer(model, params, maps)
+    assert weights[:, 0].max() < 0.2
+
+
 def test_published_sizes_are_the_defaults():
     model = ShowAskAttendAnswer(vocab_size=WORDS, answers=W, objects=0)
     sizes = model.embedding, model.hidden, model.score_hidden, model.classifier
