@@ -370,7 +370,7 @@ def batches(
 
 
 def _move(batch: Batch, corners: np.ndarray, shift: int) -> Batch:
-    """Cuts images out of ones with black edges of `shift` pixels, at `corners`."""
+    """Pads images with `shift` black pixels, and crops them at `corners` [B, 2]."""
     if not shift:
         return batch
     images = batch["image"]

@@ -93,7 +93,7 @@ class RecognitionEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
     images: Annotated[int, EXAMPLES] = 10_000  # maximum number of images
-    # Maximum number of pixels by which these are moved, in rows and columns.
+    # Maximum number of pixels by which held-out images are moved, in rows and columns.
     shift: Annotated[int, _SHIFT] = 0
 
 
