@@ -13,7 +13,8 @@ Variants:
     `television_room`: only in the room in which the agent starts.
 *   `pixels`, `pixels_television`: the forward model predicts pixels, and there is no
     inverse model.
-*   `random_features`: an encoder that is not trained (Burda et al., 2019).
+*   `random_features`, `random_features_television`: an encoder that is not trained
+    (Burda et al., 2019).
 *   `no_bonus`, `no_bonus_television`: the reward of the environment alone.
 *   `doom`: the paper's model and environment, with the start far from the goal
     (doom-sparse; `data.environment` can also be doom or doom-very-sparse). Needs the
@@ -47,6 +48,7 @@ VARIANTS = {
     "pixels": {"model.features": "pixels"},
     "pixels_television": _TELEVISION | {"model.features": "pixels"},
     "random_features": {"model.features": "random"},
+    "random_features_television": _TELEVISION | {"model.features": "random"},
     "no_bonus": {"model.features": "none"},
     "no_bonus_television": _TELEVISION | {"model.features": "none"},
     "doom": steps(10_000)

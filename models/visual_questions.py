@@ -20,7 +20,8 @@ the first hop guides the second.
 
 Differs from the papers: the image encoder is a small network trained jointly, in place
 of ResNet-152 (Kazemi and Elqursh) and GoogLeNet (Xu and Saenko), or a projection of
-maps; the hidden layer of the glimpses has no dropout. Score and alignment are fields.
+maps; the hidden layer of the glimpses has no dropout; the embeddings of the spatial
+memory network start at a tenth of the usual scale. Score and alignment are fields.
 
 Axes: B batch; I, J rows and columns of an image; L regions, row by row; E channels of a
 region; T words; N width of an embedding; D width of the question; A hidden width of a

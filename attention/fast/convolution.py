@@ -77,6 +77,25 @@ def blocks(x: jax.Array, side: int) -> jax.Array:
     return x.swapaxes(2, 3).reshape(batch, x.shape[1], x.shape[3], side**2 * width)
 
 
+def patches(x: jax.Array) -> jax.Array:
+    """Patches of 3 x 3 positions with a stride of 2 and a margin of 1.
+
+    A dense layer on the result is a convolution: inside of a scan and with 32 filters,
+    nine times as fast as `nn.Conv` with its gradient.
+
+    Args:
+        x: [B, I, J, C].
+
+    Returns:
+        [B, I / 2, J / 2, 9 C], sizes rounded up.
+    """
+    _, rows, columns, _ = x.shape
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    corners = itertools.product(range(3), range(3))
+    parts = [x[:, i : i + rows : 2, j : j + columns : 2] for i, j in corners]
+    return jnp.concatenate(parts, -1)
+
+
 def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """4 x 4 convolution with a stride of 2: half the rows and columns.
 

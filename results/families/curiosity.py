@@ -7,9 +7,10 @@ TABLES = {
         rate="one for all rows",
         metrics=fields("""
         % of cells in an episode: coverage | % of cells in training: coverage_training
-        % of episodes that reach the goal: goal
+        % of episodes that reach the goal: goal | steps to the goal: steps
+        R² of the position, %: probe_position
+        R² of the television, %: probe_television
         accuracy of the inverse model on moves, %: inverse_moves
-        R² of the position: probe_position | R² of the television: probe_television
         """),
         columns=fields("steps/s: steps_per_second"),
         runs=runs("""
@@ -19,6 +20,8 @@ TABLES = {
         icm_pixels_television icm_rooms:pixels_television
             | prediction of pixels, television
         icm_random icm_rooms:random_features | random features
+        icm_random_television icm_rooms:random_features_television
+            | random features, television
         icm_no_bonus icm_rooms:no_bonus | no bonus
         icm_no_bonus_television icm_rooms:no_bonus_television | no bonus, television
         """),

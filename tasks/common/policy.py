@@ -282,6 +282,12 @@ class PolicyGradient(Objective):
         The seeds of the batch {"seed": uint32 [B, 2]} are the only source of random
         numbers.
         """
+        return self.update(state, batch, rng)[:2]
+
+    def update(
+        self, state: TrainState, batch: Any, rng: jax.Array
+    ) -> tuple[TrainState, Metrics, Rollout]:
+        """Takes a step; returns also its rollout."""
         params, begin = sharding.all_gather(state.params), state.extra
         rollout, end = self.rollout(params, batch["seed"], begin)
         last = jnp.zeros(len(batch["seed"]))
@@ -314,7 +320,7 @@ class PolicyGradient(Objective):
         new, metrics = jax.lax.scan(epoch, state, None, self.weights.epochs)
         extra = end if self.environments else None
         new = dataclasses.replace(new, step=state.step + 1, extra=extra)
-        return new, jax.tree.map(lambda x: x.sum(0), metrics)
+        return new, jax.tree.map(lambda x: x.sum(0), metrics), rollout
 
     def rollout(
         self, params: Any, seed: jax.Array, begin: Running | None = None
@@ -430,5 +436,4 @@ def _where(condition: jax.Array, yes: Any, no: Any) -> Any:
 
 def _log_probability(logits: jax.Array, action: jax.Array) -> jax.Array:
     """Log-probability of actions [...] under logits [..., A]."""
-    logs = jax.nn.log_softmax(logits)
-    return jnp.take_along_axis(logs, action[..., None], -1)[..., 0]
+    return -optax.softmax_cross_entropy_with_integer_labels(logits, action)

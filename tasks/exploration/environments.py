@@ -1,15 +1,17 @@
 """Environments for exploration: rooms on a grid, with a television, and VizDoom.
 
-Rollouts run inside a jitted step. Environments are pure functions of arrays, except for
-those of VizDoom, which call the host:
-`reset(rng)` returns a state and an observation [., V, C], `step(state, action, rng)`
+Rollouts run inside a jitted step. Environments are pure functions of arrays; only those
+of VizDoom call the host. `reset(rng)` returns a state and an observation [., V, C],
+which `Television` puts into a dict under "image"; `step(state, action, rng)` returns
 the next ones, a reward and whether the episode ends. They have the names of the
 `actions`; the `grid`, I and J; the `horizon`, the maximum number of steps of an
-episode; and `room`, the rows and columns of the corner where the television is.
+episode; and, except for VizDoom, `room`, the rows and columns of the first room, in
+which a television of the kind "room" is on.
 
-*   `rooms`, `rooms-1`, `rooms-2`, ...: rooms that doors connect as a tree, made from
-    the number. The agent starts in the first room; a reward of 1 waits in the cell
-    that is farthest from it. A closed door opens when the agent walks against it.
+*   `rooms`, `rooms-1`, `rooms-2`, ...: a tree of rooms with doors between them; the
+    number is the seed of the layout. The agent starts in the first room; the reward of
+    1 is in the cell that takes the most moves from the centre of this room. A closed
+    door opens when the agent walks against it.
 *   `MiniGrid-FourRooms` and other names of the package xminigrid, if it is installed.
 *   `doom`, `doom-sparse`, `doom-very-sparse`, if vizdoom is installed; see
     `tasks.exploration.doom`. They have no television.
@@ -26,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from base.errors import UserError
+from base.errors import UserError, one_line, parse_whole
 from tasks.exploration.doom import STARTS, Doom
 
 VIEW = 7  # V
@@ -331,10 +333,14 @@ def make(
     if name.startswith(_MINIGRID):
         return Television(MiniGrid(name), television, rows)
     kind, _, number = name.partition("-")
-    if kind != "rooms" or not (number or "0").isdecimal():
+    try:
+        layout = parse_whole(number or "0")
+        if kind != "rooms" or name == "rooms-":
+            raise ValueError
+    except ValueError:
         raise UserError(
-            f"{name!r} must be rooms, rooms-N for another layout, a name of "
+            f"{one_line(name)} must be rooms, rooms-N for another layout, a name of "
             f"xminigrid such as {_MINIGRID}FourRooms, or one of "
             f"{', '.join(STARTS)}"
-        )
-    return Television(Rooms(int(number or 0), rooms, horizon), television, rows)
+        ) from None
+    return Television(Rooms(layout, rooms, horizon), television, rows)

@@ -1,6 +1,6 @@
 """Figures of an agent on a grid: visits of each cell, intrinsic reward of each step.
 
-Axes: I, J rows and columns of the grid; T steps.
+Axes: P maps; I, J rows and columns of the grid; T steps.
 """
 
 from pathlib import Path
@@ -21,27 +21,34 @@ def draw_visits(
     """Draws the visits of each cell, and the intrinsic reward along an episode.
 
     Args:
-        visits: int [I, J].
+        visits: int [P, I, J], of parts of a training in their order.
         free: bool [I, J], False at walls.
-        rewards: [T]; none to draw the map alone.
+        rewards: [T]; none to draw the maps alone.
         title: title of the figure.
         path: PNG file to write; its folder is created.
     """
     head, gap, bar = 0.55, 0.75, 0.75
     visits = np.where(free, visits, 0)
-    rows, columns = visits.shape
+    parts, rows, columns = visits.shape
     across = _SIDE * columns / rows
-    width = 0.3 + across + bar + (gap + 4.0 if len(rewards) else 0.3)
+    x, end = 0.3, 0.3 + parts * (across + 0.12)
+    width = end - 0.12 + bar + (gap + 4.0 if len(rewards) else 0.3)
     width = max(width, canvas.title_width(title))
     figure = canvas.figure(width, head + _SIDE + 0.6, title)
-    axes = canvas.axes(figure, x=0.3, y=head, width=across, height=_SIDE)
-    axes.set_facecolor(_WALL)
-    shares = np.ma.masked_array(visits / max(visits.max(), 1), ~np.asarray(free, bool))
-    image = axes.imshow(
-        shares, cmap=canvas.colour_map(), norm=canvas.weight_norm(), aspect="auto"
-    )
-    axes.set(xticks=[], yticks=[])
-    x = 0.3 + across + 0.12
+    for number, counts in enumerate(visits):
+        axes = canvas.axes(figure, x=x, y=head, width=across, height=_SIDE)
+        axes.set_facecolor(_WALL)
+        shares = np.ma.masked_array(
+            counts / max(visits.max(), 1), ~np.asarray(free, bool)
+        )
+        image = axes.imshow(
+            shares, cmap=canvas.colour_map(), norm=canvas.weight_norm(), aspect="auto"
+        )
+        axes.set(xticks=[], yticks=[])
+        if parts > 1:
+            label = f"part {number + 1} of {parts}"
+            axes.set_xlabel(label, fontsize=canvas.FONT, color=canvas.GREY)
+        x += across + 0.12
     name = f"visits / {visits.max():,}"
     canvas.colour_bar(figure, image, x=x, y=head, height=_SIDE, name=name)
     if len(rewards):

@@ -4,21 +4,22 @@
 environment plus the intrinsic reward of the curiosity module. Episodes of evaluations
 have fixed seeds, and actions are drawn from the policy:
 
-*   `coverage`: free cells visited in an episode, in %; `coverage_all`, in all of them;
+*   `coverage`: free cells visited in an episode, in %; `coverage_all`, in any episode;
     `coverage_training`, in training so far.
 *   `goal`: episodes that reach the goal, in %; `steps`: mean number of steps to it,
     that of a whole episode if it is not reached.
 *   `intrinsic`: mean intrinsic reward of a step.
 *   `inverse`: accuracy of the inverse model, in %; `inverse_moves`, of the steps in
     which the agent moves: against a wall, no observation tells the action.
-*   `probe_position`, `probe_television`: R^2 of a linear reading of the agent's row and
-    column, and of the television's pixels, from the features phi of states that a
-    policy with uniform actions visits; fitted on one half of the episodes, by ridge
+*   `probe_position`, `probe_television`: R^2 in % of a linear reading of the agent's
+    row and column, and of the television's pixels, from the features phi of states that
+    a policy with uniform actions visits; fitted on one half of the episodes, by ridge
     regression, and tested on the other.
 
 Works with models that have the methods of `models.curiosity.CuriousAgent`.
 
-Axes: B episodes; T steps; D width of the features; I, J rows and columns of the grid.
+Axes: B episodes; T steps; D width of the features; I, J rows and columns of the grid;
+P parts of a training.
 """
 
 import dataclasses
@@ -56,7 +57,7 @@ from models.curiosity import (
 )
 from tasks.common import policy
 from tasks.common.batches import EndlessBatches
-from tasks.common.policy import PolicyGradient, Rollout, Running
+from tasks.common.policy import PolicyGradient, Rollout
 from tasks.common.splits import held_out_rng
 from tasks.exploration import environments
 from tasks.exploration.doom import Doom
@@ -65,9 +66,10 @@ from tasks.exploration.figures import draw_visits
 from training import checks
 from training.configuration import EvaluationConfig, ModelConfig
 from training.optimizers import make_optimizer
-from training.state import LossResult, Metrics, Scores, TrainState
+from training.state import Metrics, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
+_PARTS = 4  # P
 _RIDGE = 1.0  # weight of the squared coefficients of a probe, of standardised features
 _PROBE_SEED = 1  # key of the held-out states of probes
 
@@ -127,19 +129,21 @@ class Explorer(PolicyGradient):
     """Policy gradient that counts the visits of each cell.
 
     `TrainState.extra` has the environments in `running`, and the numbers of steps that
-    began in each cell in `visits`, int32 [I, J].
+    ended in each cell, for each part of the training, in `visits`, int32 [P, I, J].
     """
 
-    def __init__(self, environment: Television | Doom, *args: Any, **options: Any):
-        """Creates the objective; see `PolicyGradient`."""
-        self.grid = environment.grid
+    def __init__(
+        self, environment: Television | Doom, steps: int, *args: Any, **options: Any
+    ):
+        """Creates the objective of a training of `steps`; see `PolicyGradient`."""
+        self.grid, self.steps = environment.grid, steps
         functions = environment.reset, environment.step, len(environment.actions)
         super().__init__(policy.Environment(*functions), *args, **options)
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
         state = super().init(rng)
-        visits = jnp.zeros(self.grid, jnp.int32)
+        visits = jnp.zeros((_PARTS, *self.grid), jnp.int32)
         extra = {"running": state.extra, "visits": visits}
         return dataclasses.replace(state, extra=extra)
 
@@ -148,25 +152,20 @@ class Explorer(PolicyGradient):
     ) -> tuple[TrainState, Metrics]:
         """Takes a step of `PolicyGradient`, and counts its visits."""
         running, visits = state.extra["running"], state.extra["visits"]
-        new, metrics = super().step(
-            dataclasses.replace(state, extra=running), batch, rng
+        begin = dataclasses.replace(state, extra=running)
+        new, metrics, rollout = self.update(begin, batch, rng)
+        part = jnp.minimum(state.step * _PARTS // self.steps, _PARTS - 1)
+        visits = visits.at[part].add(
+            visits_of(rollout.following["position"], self.grid)
         )
-        counts, epochs = metrics.pop("visits")
-        visits += (counts / epochs).astype(jnp.int32)
         extra = {"running": new.extra, "visits": visits}
         return dataclasses.replace(new, extra=extra), metrics
 
-    def loss(self, params: Any, parts: Any, rng: jax.Array) -> LossResult:
-        """Returns the loss of an epoch, with the visits as a metric."""
-        loss, (count, metrics) = super().loss(params, parts, rng)
-        visits = visits_of(parts[1].observation["position"], self.grid)
-        return loss, (count, metrics | {"visits": (visits, jnp.ones(()))})
-
 
 def visits_of(position: jax.Array, grid: tuple[int, int]) -> jax.Array:
-    """Returns the number of positions [..., 2] in each cell, float32 [I, J]."""
+    """Returns the number of positions [..., 2] in each cell, int32 [I, J]."""
     rows, columns = position[..., 0].ravel(), position[..., 1].ravel()
-    return jnp.zeros(grid).at[rows, columns].add(1.0)
+    return jnp.zeros(grid, jnp.int32).at[rows, columns].add(1)
 
 
 class Exploration(Task):
@@ -208,6 +207,7 @@ class Exploration(Task):
         )
         return Explorer(
             environment,
+            self.config.train_steps,
             self.model,
             optimizer,
             self.config.loss,
@@ -290,13 +290,9 @@ class Exploration(Task):
     def _run(self, params: Any, batch: Episodes) -> tuple[Rollout, jax.Array]:
         """Returns whole episodes, and the free cells of their grids, [B, I, J]."""
         environment = self._evaluated(batch.environment)
-        seed = jnp.asarray(batch.seed)
-        keys = jax.vmap(jax.random.wrap_key_data)(seed)
-        first, observation = jax.vmap(environment.reset)(keys)
-        running = Running(first, observation, self.model.start(len(seed)))
         explorer = self._explorer(environment, environment.horizon)
-        rollout, _ = explorer.rollout(params, seed, running)
-        return rollout, jax.vmap(environment.free)(first)
+        rollout, end = explorer.rollout(params, jnp.asarray(batch.seed))
+        return rollout, jax.vmap(environment.free)(end.state)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns the metrics of the module docstring."""
@@ -305,7 +301,7 @@ class Exploration(Task):
         free = np.stack([x["free"] for x in answers])
         reached = np.array([_total(x) > 0 for x in answers])
         lengths = np.array([x["length"] for x in answers])
-        trained = np.asarray(state.extra["visits"]) > 0
+        trained = np.asarray(state.extra["visits"]).any(0)
         shares = (visited & free).sum((1, 2)) / free.sum((1, 2))
         scores = {
             "coverage": 100 * float(shares.mean()),
@@ -386,7 +382,7 @@ class Exploration(Task):
         length = answer["length"]
         visits = visits_of(answer["position"][:length], answer["free"].shape)
         return draw_visits(
-            np.asarray(visits, np.int32),
+            np.asarray(visits)[None],
             answer["free"],
             answer["intrinsic"][:length],
             title=f"{title}: {prediction.caption}",
@@ -396,7 +392,7 @@ class Exploration(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws the visits of each cell in training."""
+        """Draws the visits of each cell in each quarter of the training."""
         visits = np.asarray(state.extra["visits"])
         free = jax.vmap(self.environment.free)(state.extra["running"].state).any(0)
         path = folder / f"visits_{evaluation.split}.png"
@@ -437,7 +433,7 @@ def _steps(answers: Sequence[Any], name: str) -> np.ndarray:
 
 
 def probe(features: jax.Array, target: jax.Array) -> float:
-    """Fits ridge regression on the first half of the episodes; R^2 on the others.
+    """Fits ridge regression on the first half of the episodes; R^2 in % on the others.
 
     `features` [B, T, D] predict `target` [B, T, any].
     """
@@ -451,4 +447,4 @@ def probe(features: jax.Array, target: jax.Array) -> float:
     gram = x.T @ x + _RIDGE * np.eye(x.shape[1])
     weights = np.linalg.solve(gram, x.T @ (y - middle))  # [D, any]
     errors = np.square(other_y - middle - other_x @ weights).sum()
-    return float(1 - errors / np.square(other_y - other_y.mean(0)).sum())
+    return 100 * float(1 - errors / np.square(other_y - other_y.mean(0)).sum())

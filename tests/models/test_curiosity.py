@@ -82,8 +82,8 @@ def test_predictions_follow_the_equations(transition):
     image, following, action = map(np.asarray, transition)
 
     def phi(x):
-        for name in ("Convolution_0", "Convolution_1"):
-            x = elu(convolve(x, params["encoder"][name]["Dense_0"]))
+        for name in ("Dense_0", "Dense_1"):
+            x = elu(convolve(x, params["encoder"][name]))
         return x.reshape(B, -1)
 
     def layers(x, p):
