@@ -19,6 +19,7 @@ Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J position
 by row; A hidden width of a score.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, NamedTuple
 
 import jax
@@ -42,6 +43,12 @@ from models.layers import Dense, Dropout, LayerNorm, logits
 from models.source_attention import AttendedSource, SourceMemory
 
 ENCODERS = ("cnn", "maps")
+
+
+def check_channels(channels: Sequence[int]) -> None:
+    """Raises a FieldError if there is no channel."""
+    if not channels:
+        raise FieldError("channels", channels, "a list of one or more widths")
 
 
 class ImageEncoder(nn.Module):
@@ -113,10 +120,8 @@ class Captioner(EncoderDecoder):
 
     @nn.nowrap
     def check(self) -> None:
-        """Checks rules between the fields."""
-        if not self.channels:
-            accepted = "a list of one or more widths"
-            raise FieldError("channels", self.channels, accepted)
+        """Raises a FieldError for an encoder without a width."""
+        check_channels(self.channels)
 
     def setup(self):
         """Checks the fields and creates the shared submodules."""

@@ -166,20 +166,19 @@ class RecurrentVisualAttention(nn.Module):
             return jax.random.uniform(rng, (batch, 2), minval=-1)
         return jnp.zeros((batch, 2))
 
-    def _next(self, h: jax.Array, *, train: bool) -> tuple[jax.Array, SampleRecord]:
-        """Samples l_{t+1} ~ N(f_l(h_t), std^2) [B, 2], given the state h_t [B, D].
-
-        If the policy is not learned, l_{t+1} is chosen by the rule for l_1.
-        """
+    def _next(
+        self, h: jax.Array, *, train: bool
+    ) -> tuple[jax.Array, SampleRecord | None]:
+        """Samples l_{t+1} ~ N(f_l(h_t), std^2) [B, 2], given the state h_t [B, D]."""
+        if self.policy != "learned":
+            return self._first(len(h), train=train), None
         x = jax.lax.stop_gradient(h)
         baseline = self.expected(x)[:, 0]  # b_t
         if self.locator_hidden:
             x = nn.relu(self.locator_layer(x))
         mean = jnp.tanh(self.gain * self.locator(x))  # f_l(h_t)
-        learned = self.policy == "learned"
-        rng = self.make_rng("glimpse") if train and learned else None
-        location, sample = sample_location(mean, self.std, baseline, rng)
-        return location if learned else self._first(len(h), train=train), sample
+        rng = self.make_rng("glimpse") if train else None
+        return sample_location(mean, self.std, baseline, rng)
 
 
 def sample_location(
@@ -276,7 +275,7 @@ class DeepRecurrentAttention(nn.Module):
         """Raises a FieldError for patches without a centre, or other convolutions."""
         if self.size % 2:
             raise FieldError("size", self.size, "even")
-        if len(self.channels) != 3:
+        if len(self.channels) != 3 or {*map(type, self.channels)} != {int}:
             raise FieldError("channels", self.channels, "three numbers")
 
     def setup(self):

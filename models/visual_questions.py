@@ -42,7 +42,7 @@ from attention.declaration import ScoreParts
 from attention.scores import SCORES, cosine_scores
 from base.ranges import COUNT, FRACTION, LAYERS, SIZE, Choice
 from models.attention import MATCHING_SCORES, Score
-from models.captioner import ENCODERS, ImageEncoder
+from models.captioner import ENCODERS, ImageEncoder, check_channels
 from models.initializers import STANDARD
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.recording import score_details, sow_attention
@@ -83,6 +83,11 @@ class VisualQuestions(nn.Module):
     dropout: Annotated[float, FRACTION] = 0.5
 
     embedding_std: ClassVar[float] = 1.0  # standard deviation of the initial embeddings
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raises a FieldError for an encoder without a width."""
+        check_channels(self.channels)
 
     def setup(self):
         check_fields(self)

@@ -24,7 +24,7 @@ import functools
 import io
 import itertools
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -345,9 +345,7 @@ def held_out(
     return episodes(rng, characters, count, ways=ways, shots=shots)
 
 
-def check(
-    characters: Mapping[str, Characters], ways: int, shots: Iterable[int]
-) -> None:
+def check(characters: Mapping[str, Characters], ways: int, shots: int) -> None:
     """Raises a UserError if a split has too few classes, or a class too few images."""
     for split, each in characters.items():
         if len(each.classes) < ways:
@@ -355,12 +353,11 @@ def check(
                 f"config.data.ways is {ways}: must be at most {len(each.classes)}, the "
                 f"number of classes for {split}"
             )
-    images, most_shots = each.images.shape[1], max(shots)
-    if images <= most_shots:
-        raise UserError(
-            f"{most_shots} shots need {most_shots + 1} images of each class: a class "
-            f"has {images}"
-        )
+        if (images := each.images.shape[1]) <= shots:
+            raise UserError(
+                f"{shots} shots need {shots + 1} images of each class: a class has "
+                f"{images}"
+            )
 
 
 def batches(

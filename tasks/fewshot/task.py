@@ -87,12 +87,16 @@ class FewShotConfig(ModelConfig):
     data: FewShotData = FewShotData()
     evaluation: FewShotEvaluation = FewShotEvaluation(checkpoint="best")
 
+    def __post_init__(self):
+        super().__post_init__()
+        shots, maximum = self.evaluation.shots, self.data.shots
+        if not shots or len({*shots}) < len(shots) or max(shots) > maximum:
+            accepted = f"different numbers up to config.data.shots={maximum}"
+            raise FieldError("evaluation.shots", shots, accepted)
+
 
 class WithStatistics(Supervised):
-    """Supervised objective of a model with batch norm, whose averages are `extra`.
-
-    The loss returns them after the step, with a count of 1, as the metric batch_stats.
-    """
+    """Supervised objective of a model with batch norm, whose averages are `extra`."""
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -100,14 +104,11 @@ class WithStatistics(Supervised):
         statistics = variables[_STATISTICS]
         return TrainState.create(variables["params"], self.optimizer, statistics)
 
-    def step(
-        self, state: TrainState, batch: Any, rng: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        """Takes one step of the optimizer."""
-        state, metrics = super().step(state, batch, rng)
-        totals, count = metrics.pop(_STATISTICS)
-        extra: Any = jax.tree.map(lambda x: x / count, totals)
-        return state.replace(extra=extra), metrics
+
+def _statistics(extra: Any, metrics: Metrics) -> Any:
+    """Removes the averages, whose count is the number of parts of a batch."""
+    totals, count = metrics.pop(_STATISTICS)
+    return jax.tree.map(lambda x: x / count, totals)
 
 
 class FewShot(Task):
@@ -126,8 +127,7 @@ class FewShot(Task):
 
         In training, writes a digest of a user's images.
         """
-        data, shots = config.data, config.evaluation.shots
-        folder = Path(workdir) / "assets"
+        data, folder = config.data, Path(workdir) / "assets"
         images = image_files(data.damaged, user_files.left_out(folder, training))
 
         @functools.cache
@@ -142,7 +142,7 @@ class FewShot(Task):
             return splits
 
         if training:
-            fewshot.check(read(), data.ways, [data.shots, *shots])
+            fewshot.check(read(), data.ways, data.shots)
         elif data.source == "folder":
             (folder / user_files.ASSET).stat()  # raises the error of a missing asset
         return read
@@ -154,17 +154,14 @@ class FewShot(Task):
     ):
         self.config, self._read = config, assets
         data = config.data
-        self.model = checks.build_model(
-            config,
-            ways=data.ways,
-            shots=max(data.shots, *config.evaluation.shots),
-        )
+        self.model = checks.build_model(config, ways=data.ways, shots=data.shots)
         blank = jnp.zeros((1, data.ways + 1, fewshot.SIDE, fewshot.SIDE))
         label = jnp.zeros(blank.shape[:2], jnp.int32)
         self.objective = WithStatistics(
             lambda rng: self.model.init(rng, blank, label, train=False),
             self.loss,
             make_optimizer(config),
+            update_extra=_statistics,
         )
 
     def train_data(self) -> EndlessBatches:

@@ -248,10 +248,12 @@ class Recognition(Task):
         """Returns `error` of images and, with several answers, `wrong` of answers."""
         logits, _ = evaluation.answers[evaluation.split].arrays
         label = evaluation.examples[evaluation.split].arrays["label"]
-        wrong = logits.argmax(-1) != label  # [N, K]
+        stops = label == len(self.names)
+        counted = np.cumsum(stops, 1) - stops == 0  # up to the first stop
+        wrong = (logits.argmax(-1) != label) & counted  # [N, K]
         scores = {"error": 100 * float(wrong.any(1).mean())}
         if self.layout.outputs > 1:
-            scores["wrong"] = 100 * float(wrong.mean())
+            scores["wrong"] = 100 * float(wrong.sum() / counted.sum())
         return scores
 
     def row(self, number: int, example: Any, answer: Any) -> Sequence[str]:

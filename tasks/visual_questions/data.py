@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import io
 import json
+import os
 import re
 import sys
 import zipfile
@@ -304,7 +305,7 @@ def read_files(
     questions = _entries(fields["questions"], "questions", name)
     annotations = _entries(fields["annotations"], "annotations", name)
     folder = Path(fields["images"])
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # a path may be too long
         raise UserError(f"{name}.images is {str(folder)!r}: must be a folder")
     paths = {}
     left_out = {x for x in map(Path, images.left_out or ()) if x.parent == folder}

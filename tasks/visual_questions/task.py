@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from base.errors import FieldError, UserError
@@ -314,8 +315,8 @@ def object_losses(logits: jax.Array, objects: jax.Array) -> jax.Array:
     side = math.isqrt(logits.shape[1])
     middle = (np.arange(side) * 2 + 1) * objects.shape[1] // (2 * side)
     target = objects[:, middle][:, :, middle].reshape(len(objects), -1)  # [B, L]
-    logs = jax.nn.log_softmax(logits)
-    return -jnp.take_along_axis(logs, target[..., None].astype(int), -1).mean((1, 2))
+    nats = optax.softmax_cross_entropy_with_integer_labels(logits, target)
+    return nats.mean(1)
 
 
 def answer_losses(logits: jax.Array, answers: jax.Array) -> jax.Array:

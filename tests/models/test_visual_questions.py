@@ -214,7 +214,11 @@ def test_objects_are_named_on_request(maps, ask):
     np.testing.assert_array_equal(logits, same)
 
 
-def test_fields_are_checked(maps):
-    model = ShowAskAttendAnswer(**ASK | {"score": "dot"})
-    with pytest.raises(FieldError, match="^score is 'dot': must be one of"):
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [({"score": "dot"}, "^score is 'dot': must be one of"), ({"channels": ()}, "list")],
+)
+def test_fields_are_checked(maps, field, problem):
+    model = ShowAskAttendAnswer(**ASK | field)
+    with pytest.raises(FieldError, match=problem):
         model.init(jax.random.key(0), maps, QUESTION, train=False)

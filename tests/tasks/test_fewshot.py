@@ -145,10 +145,16 @@ def test_folders_without_enough_images_are_refused(tmp_path):
         fewshot.read_folder(tmp_path / "x", image_files())
     characters = {"train": numbered()}
     with pytest.raises(UserError, match="ways is 45: must be at most 44"):
-        fewshot.check(characters, 45, [1])
+        fewshot.check(characters, 45, 1)
     with pytest.raises(UserError, match="8 shots need 9 images of each class: a class"):
-        fewshot.check(characters, 5, [1, 8])
-    fewshot.check(characters, 44, [7])
+        fewshot.check(characters, 5, 8)
+    fewshot.check(characters, 44, 7)
+
+
+@pytest.mark.parametrize("shots", [(), (1, 1), (1, 3)])
+def test_evaluated_shots_are_different_and_in_training(shots):
+    with pytest.raises(UserError, match=r"shots is .*: must be different numbers up"):
+        task_of(get_config("smoke"), evaluation__shots=shots)
 
 
 @pytest.mark.network

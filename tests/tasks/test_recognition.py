@@ -20,7 +20,7 @@ from tasks.recognition import data as recognition
 from tasks.recognition import task as task_module
 from tasks.recognition.data import SIDE, Layout, Objects
 from tasks.recognition.task import Recognition, rewards_to_go
-from training.task import NoOptions, create
+from training.task import Evaluation, NoOptions, Stacked, create
 
 CANVAS, COUNT = 41, 23
 
@@ -370,6 +370,11 @@ def test_a_list_names_the_objects_from_left_to_right(tmp_path):
     np.testing.assert_array_equal(batch["label"], [[1, 3, 3], [0, 1, 3], [2, 0, 3]])
     np.testing.assert_array_equal(batch["image"][:, 7, 11, 0], [0, 40, 80])
     assert [task._text(x) for x in batch["label"]] == ["7", "3 7", "\u00e9 3"]
+    answers = np.array([[1, 3, 0], [0, 1, 3], [2, 1, 3]])  # one after a stop, one wrong
+    outputs = Stacked((np.eye(4)[answers], []))
+    evaluation = Evaluation("test", {}, {"test": Stacked(batch)}, {"test": outputs})
+    scores = task.score(None, evaluation)
+    assert scores == pytest.approx({"error": 100 / 3, "wrong": 100 / 8})
     (tmp_path / "list.tsv").write_text(f"{text}images/a.png\t7 7 7\n", "utf-8")
     with pytest.raises(UserError, match="a.png has 3 objects: must have .*objects=2$"):
         create(config, tmp_path / "other", training=True)
