@@ -26,7 +26,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import linen as nn
 
 from attention.fast.convolution import patches
@@ -58,7 +57,8 @@ def inverse_loss(logits: jax.Array, action: jax.Array) -> jax.Array:
     Returns:
         [...].
     """
-    return optax.softmax_cross_entropy_with_integer_labels(logits, action)
+    log_probability = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(log_probability, action[..., None], -1)[..., 0]
 
 
 def forward_loss(predicted: jax.Array, features: jax.Array) -> jax.Array:
@@ -71,7 +71,7 @@ def forward_loss(predicted: jax.Array, features: jax.Array) -> jax.Array:
     Returns:
         [...].
     """
-    return optax.l2_loss(predicted, features).sum(-1)
+    return jnp.square(predicted - features).sum(-1) / 2
 
 
 def intrinsic_reward(

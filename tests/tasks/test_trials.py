@@ -31,6 +31,12 @@ def test_gittins_indices_of_one_pull_are_the_means():
     np.testing.assert_allclose(indices[1, 1, 0], 7 / 10, atol=1e-6)
 
 
+def test_long_trials_have_no_gittins_indices(monkeypatch):
+    monkeypatch.setattr(bandit_module, "_MAX_GITTINS", 4)
+    named = [bandit_module.strategies(2, pulls) for pulls in (4, 5)]
+    assert ["gittins" in names for names in named] == [True, False]
+
+
 def test_at_its_gittins_index_a_known_arm_is_as_good():
     def value(n, s, f, c, *, may_stop=True):  # of n pulls that remain
         if n == 0:
