@@ -4,7 +4,7 @@
 
 The model names two MNIST digits on a canvas of 100 x 100 pixels from left to right,
 then gives a stop symbol, with three glimpses for each of these three answers. Takes
-about 20 minutes on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model,
+20 to 35 minutes on one core; 7.6 ± 0.7 % of the pairs are wrong. The paper's model,
 trained on 60,000 digits to name one of 55 unordered pairs, gets 5 % wrong. See
 docs/results/glimpses.md.
 

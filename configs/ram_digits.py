@@ -30,7 +30,7 @@ _TRANSLATED = _CANVASES | {"model.size": 12, "model.scales": 3}
 _CLUTTER = _CANVASES | {"data.clutter": 4}
 # A std of 0.2 is better on validation, after 2,000 steps, than 0.1 or 0.3; rate and
 # weight decay of the default are better, after 10,000 steps, than 1e-3 without. A step
-# takes half as long as one of the convolutions with as many multiply-adds.
+# takes a third as long as one of the convolutions with as many multiply-adds.
 _CLUTTERED = (
     _TRANSLATED
     | _CLUTTER

@@ -17,8 +17,8 @@ Variants:
     number of steps.
 *   `easy`: the images and questions of easy-VQA, a download of 4 MB.
 *   `vqa`: the model of the paper, for an accelerator and the files of VQA
-    (`config.data.files`). The image encoder is trained from scratch, so it does not
-    reach the paper's 59.7 %.
+    (`config.data.files`); not run. The image encoder is trained from scratch, so we
+    expect less than the paper's 59.7 %.
 *   `tiny`: images of 24 pixels in a minute; 1,100 steps, 39.0 % (floor, the question
     alone: 29.2 %) in 47 seconds of CPU time.
 

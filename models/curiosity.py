@@ -13,10 +13,10 @@ The features phi are trained to tell which action was taken, so that they keep t
 of an observation that the agent can affect, and need not keep the rest. Both losses
 train them, as in the authors' code; the reward has no gradient.
 
-Differs from the paper: observations of any size, one and not four frames; the policy's
-memory is optional. Eq. 7 weighs the policy's loss by 0.1. Policy and curiosity module
-share no parameter, so with Adam such a factor has hardly any effect; here it scales the
-policy's updates (`config.loss.policy`).
+Differs from the paper: observations of any size, on grids with one frame and not four;
+the policy's memory is optional. Eq. 7 weighs the policy's loss by 0.1. Policy and
+curiosity module share no parameter, so with Adam such a factor has hardly any effect;
+here it scales the policy's updates (`config.loss.policy`).
 
 Axes: B batch; I, J rows and columns, C channels of an observation; D width of the
 features; A actions.

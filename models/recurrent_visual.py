@@ -21,9 +21,9 @@ The cost of a glimpse does not depend on the size of the image.
 
 Differs from the papers: the means of locations are limited to the image by a tanh; the
 locator of RAM may have a hidden layer; in evaluation, its first location is the centre
-instead of sampled. DRAM's context passes a tanh, its locations one layer of rectifiers
-whose biases start at 1; no gradient of REINFORCE reaches its lower layer. The paper's
-pair of models that read a string from both ends is not here.
+instead of sampled. In DRAM, a tanh follows the context network; the location network is
+one ReLU layer whose biases start at 1; no gradient of REINFORCE reaches its lower
+layer. The paper's pair of models that read a string from both ends is not here.
 
 Axes: B batch; I, J rows and columns of an image; C channels; T glimpses; S scales; P
 rows and columns of a patch; K answers; W classes; D width of the core.

@@ -59,8 +59,9 @@ class VisualQuestions(nn.Module):
     Attributes:
         vocab_size: number of words, with the special ids.
         answers: W.
-        objects: number of objects to name at each region, 0 for none; their logits
-            [B, L, objects] are sown into the collection "objects".
+        objects: number of classes of objects, one of which is named at each region; 0
+            for none. Their logits [B, L, objects] are sown into the collection
+            "objects".
         inputs: inputs of the model: "image" replaces every question by the same word,
             and "question" every image or map by the constant 127.
         encoder: "cnn" for images, or "maps" for feature maps of another network.

@@ -90,7 +90,7 @@ TABLES = {
         """),
     ),
     "ram_cluttered": Table(
-        rate="one for all rows, not searched",
+        rate="one for RAM, on validation; one for the others, not searched",
         lower=True,
         metrics=fields("error, %: error"),
         columns=fields("steps/s: steps_per_second"),

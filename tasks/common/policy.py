@@ -7,9 +7,9 @@ takes `config.loss.epochs` steps of the optimizer along the gradient of
     sum_t min(r_t A_t, clip(r_t, 1 - c, 1 + c) A_t)     Schulman et al. (2017), eq. 7
         - value (V(o_t) - R_t)^2 / 2 + entropy H(pi(. | o_t))
 
-with r_t the ratio of the probability of action t to that in the rollout. In the first
-epoch r_t = 1, and the gradient is that of A2C (Mnih et al. 2016), A_t grad log pi; with
-one epoch, the objective is A2C.
+with r_t the ratio of the probability of action t to that in the rollout, and R_t the
+sum of A_t and V(o_t) in the rollout. In the first epoch r_t = 1, and the gradient is
+that of A2C (Mnih et al. 2016), A_t grad log pi; with one epoch, the objective is A2C.
 
 *   An `Environment` is a pair of pure functions of single environments, without a batch
     axis. `PolicyGradient` maps them over the batch. State and observation are pytrees
@@ -18,13 +18,13 @@ one epoch, the objective is A2C.
 *   `seed_batches` are the training data: element i is the seeds of update i, which all
     random numbers of its rollouts depend on. So a run resumes bit for bit if its
     environments are pure functions, and any number of devices runs the same ones.
-*   `environments=0`: each update starts B new environments, which end after T steps,
-    or the rest does not count. The loss applies the policy to whole sequences.
+*   `environments=0`: each update starts B new environments and runs them for T steps;
+    what would follow is ignored. The loss applies the policy to whole sequences.
 *   `environments=B`: environments go on from update to update; they and the memories
     of the policy are in `TrainState.extra`. One that is done is reset, together with
     its memory. The loss applies the policy step by step.
-*   `Auxiliary` is a hook with parameters of its own: of a rollout it makes a reward
-    that is added to the environment's, such as one for curiosity, and a loss.
+*   `Auxiliary` is a module with parameters of its own; for a rollout, it returns a
+    reward that is added to the environment's, such as one for curiosity, and a loss.
 
 `TrainState.params` is {"policy": ..., "auxiliary": ...}.
 
@@ -91,7 +91,7 @@ class Policy(Protocol):
     def __call__(self, observation: Any) -> tuple[jax.Array, jax.Array]:
         """Returns logits [B, T, A] and values [B, T], as `step` from the start would.
 
-        Only called of environments that do not go on.
+        Called only with `environments=0`.
         """
 
 
@@ -228,7 +228,7 @@ def surrogate(
 class PolicyGradient(Objective):
     """Advantage actor-critic and PPO; see the module's docstring.
 
-    The step of the optimizer, which schedules count, is an epoch.
+    Schedules count epochs, not updates.
     """
 
     def __init__(

@@ -245,7 +245,7 @@ class Screen(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Television:
-    """A screen of random pixels below the view: Pathak et al. (2017), section 4.2.
+    """A screen of random pixels below the view: Pathak et al. (2017), section 4.1.
 
     The pixels are uniform from 0 to 1. With the kind "noise" they are drawn at each
     step, whatever the action; with "room", the same, but the screen is dark outside of

@@ -105,10 +105,10 @@ def read_folder(
             f"{name} has {len(classes)} folders of images: must have one for each "
             "class, at least 4"
         )
-    fewest = min(classes, key=lambda path: len(classes[path]))
-    count = len(classes[fewest])
+    smallest = min(classes, key=lambda path: len(classes[path]))
+    count = len(classes[smallest])
     if count < 2:
-        raise UserError(f"{fewest} has one image: must have at least 2")
+        raise UserError(f"{smallest} has one image: must have at least 2")
     by_script = len({path.parent for path in classes}) >= 4
     scripts: Scripts = collections.defaultdict(dict)
     for path, images in classes.items():

@@ -4,8 +4,8 @@
 the query. The loss is the cross-entropy of the query's label, Mishra et al. (2018),
 section 3; the number of examples of each class, K, is drawn for each batch in training.
 An evaluation has episodes of each number in `config.evaluation.shots`, of classes that
-training never has: `accuracy` is the mean of the accuracies in per cent, `accuracy_K`,
-with their 95 % confidence intervals, +- `interval_K`. A full evaluation also reports
+training never has: `accuracy_K` is the accuracy with K examples in per cent, +-
+`interval_K` its 95 % confidence interval; `accuracy` is the mean of `accuracy_K`. A full evaluation also reports
 the accuracy of the nearest neighbour in pixels, `nearest_K`.
 
 Works with models whose `model.apply(variables, image, label, train=...)` returns logits
@@ -337,7 +337,7 @@ def interval(accuracy: float, episodes: int) -> float:
 
 
 def nearest(image: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Label of the image that differs from the query in the fewest squared pixels.
+    """Label of the image with the minimum squared distance to the query in pixels.
 
     Args:
         image: [B, T, I, I], the query last.

@@ -5,11 +5,11 @@ A model that samples locations adds the REINFORCE loss and the squared error of 
 learned baseline: the hybrid loss of Mnih et al. (2014), section 3.2. The reward is 1 if
 all answers are correct and 0 otherwise. If a model answers in order, the reward of a
 location is the number of correct answers from its own on, up to the first mistake (Ba
-et al., 2015, section 3). With `loss.rewarded=likelihood`, it is a log-probability, less
-that of a uniform guess, so that it starts near 0, as the baseline does: of all labels,
-or of the location's own if the model answers in order. `error` is the
-percentage of images with a wrong answer, with one pass of the mean locations; `wrong`
-that of the answers.
+et al., 2015, section 3). With `loss.rewarded=likelihood`, it is the log-probability of
+all labels, or of the location's own label if the model answers in order, minus that of
+a uniform guess. So it starts near 0, like the baseline. `error` is the percentage of
+images with a wrong answer, with one pass of the mean locations; `wrong` that of the
+answers. Answers after the first stop do not count.
 
 Works with models whose `model.apply(variables, image, train=...)` returns logits
 [B, K, W], with the fields `classes` and `outputs` and the constant `in_order`; those

@@ -6,7 +6,7 @@ the actions, as in training, in trials with fixed seeds:
 
 *   `reward`: mean reward of a trial, and `reward_error`, its standard error;
 *   `random`, `gittins`, ...: mean reward of the strategies of `tasks.trials.bandits` or
-    `.mdps` in the same trials, after training;
+    `.mdps` in the same trials, only in a full evaluation;
 *   `fraction` (MDPs): mean reward divided by that of value iteration, which has read
     the MDPs; `psrl_fraction`, ...: the same of the strategies.
 

@@ -13,10 +13,10 @@ within its cell.
 | same | is the COLOUR shape the same shape as the COLOUR shape | yes, no |
 
 The type, the question and the answer are drawn first, each uniformly and independently
-of the others, then a scene in which the answer is correct. So the question alone tells
-nothing about the answer: `CHANCE` is the accuracy of any model without the image. If
-the answer of "exists" is no, the scene still has another shape of this colour, and this
-shape in another colour.
+of the others, then a scene in which the answer is correct. So the question only tells
+which answers are possible: `CHANCE` is the maximum expected accuracy without the image.
+If the answer of "exists" is no, the scene still has another shape of this colour, and
+this shape in another colour.
 
 Axes: N scenes; M boxes of a scene; I rows and columns of a canvas.
 """

@@ -1,8 +1,8 @@
 """Visual question answering: one answer to a question about an image.
 
 `tasks.visual_questions.data` has the questions. The loss of a question is the mean
-negative log-likelihood of its annotators' answers, without those outside the answer
-vocabulary (Kazemi and Elqursh, 2017, section 3). `accuracy` is that of
+negative log-likelihood of its annotators' answers; those outside the vocabulary add 0
+(Kazemi and Elqursh, 2017, section 3). `accuracy` is that of
 `tasks.visual_questions.metrics`; `mass_in_box` the attention in the boxes of the
 objects that a question is about, known for scenes only.
 
