@@ -5,8 +5,9 @@ the query. The loss is the cross-entropy of the query's label, Mishra et al. (20
 section 3; the number of examples of each class, K, is drawn for each batch in training.
 An evaluation has episodes of each number in `config.evaluation.shots`, of classes that
 training never has: `accuracy_K` is the accuracy with K examples in per cent, +-
-`interval_K` its 95 % confidence interval; `accuracy` is the mean of `accuracy_K`. A full evaluation also reports
-the accuracy of the nearest neighbour in pixels, `nearest_K`.
+`interval_K` its 95 % confidence interval; `accuracy` is the mean of `accuracy_K`. A
+full evaluation also reports the accuracy of the nearest neighbour in pixels,
+`nearest_K`.
 
 Works with models whose `model.apply(variables, image, label, train=...)` returns logits
 [B, W] of the last image of each episode, with the fields `ways` and `shots` and the
