@@ -105,10 +105,9 @@ def read_folder(
             f"{name} has {len(classes)} folders of images: must have one for each "
             "class, at least 4"
         )
-    smallest = min(classes, key=lambda path: len(classes[path]))
-    count = len(classes[smallest])
+    count, path = min((len(images), path) for path, images in classes.items())
     if count < 2:
-        raise UserError(f"{smallest} has one image: must have at least 2")
+        raise UserError(f"{path} has one image: must have at least 2")
     by_script = len({path.parent for path in classes}) >= 4
     scripts: Scripts = collections.defaultdict(dict)
     for path, images in classes.items():
