@@ -33,13 +33,8 @@ from training.optimizers import adam
 VARIANTS = {
     "": steps(3000)
     | {
-        "model.blocks": (
-            (64, 32),
-            64,
-            (128, 64),
-            64,
-            (256, 128),
-        ),  # the paper: double, except for (64, 32)
+        # The paper: double, except for (64, 32).
+        "model.blocks": ((64, 32), 64, (128, 64), 64, (256, 128)),
         "data.batch_size": 16,
         "optimizer": adam(1e-3, clip=5.0),
         "log_every": 20,
