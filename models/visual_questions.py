@@ -251,8 +251,8 @@ class SpatialMemoryNetwork(VisualQuestions):
         words = drop(self.embedding_table[question]) * valid[..., None]  # V, [B, T, N]
         w = self.param("bag", nn.initializers.ones, question.shape[1:])
         bag = jnp.einsum("t,btn->bn", w, words)[:, None]  # w V, [B, 1, N]
-        places = self.attention(regions)  # A phi, [B, L, N]
-        correlation = self.compare[0](words, places)  # C, [B, T, L]
+        keys = self.attention(regions)  # A phi, [B, L, N]
+        correlation = self.compare[0](words, keys)  # C, [B, T, L]
         scores = word_guided_scores(correlation, valid)
         evidence = [layer(regions) for layer in self.evidence]  # E_k phi, [B, L, N]
         context, alpha = self.read(scores, evidence[0], train=train)
@@ -264,7 +264,7 @@ class SpatialMemoryNetwork(VisualQuestions):
             weights.append(alpha)
 
         def parts() -> list[ScoreParts | None]:
-            first = self.compare[0].parts(words, places)
+            first = self.compare[0].parts(words, keys)
             later = (
                 score.parts(query[:, None], key[:, None])
                 for score, query, key in zip(

@@ -213,14 +213,14 @@ class FewShot(Task):
         config, groups = self.config, {}
         characters = self._read()
         for shots in config.evaluation.shots:
-            rows = fewshot.held_out(
+            episodes = fewshot.held_out(
                 characters[split],
                 split,
                 config.evaluation.episodes,
                 ways=config.data.ways,
                 shots=shots,
             )
-            groups[f"{split}_{shots}" if groups else split] = Stacked(rows)
+            groups[f"{split}_{shots}" if groups else split] = Stacked(episodes)
         return groups
 
     def batch(self, examples: Sequence[Any]) -> Batch:

@@ -285,13 +285,13 @@ def place(
     lefts = rng.random((count, maximum))  # as shares of the columns that are left
     others = rng.integers(0, len(objects.labels), (count, clutter))
     cuts = rng.integers(0, SIDE - _PATCH + 1, (count, clutter, 2))
-    places = rng.integers(0, side - _PATCH + 1, (count, clutter, 2))
+    corners = rng.integers(0, side - _PATCH + 1, (count, clutter, 2))
     canvases = []
     for row in np.arange(count)[rows]:
         patches = [
             (objects.values[n, i : i + _PATCH, j : j + _PATCH], *corner)
             for n, (i, j), corner in zip(
-                others[row], cuts[row], places[row], strict=True
+                others[row], cuts[row], corners[row], strict=True
             )
         ]
         n = number[row]

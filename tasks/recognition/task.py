@@ -233,8 +233,8 @@ class Recognition(Task):
         """Returns images of the split; see `Task`."""
         count, shift = self.config.evaluation.images, self.config.evaluation.shift
         objects, layout = self.objects(split), self.layout
-        rows = recognition.held_out(objects, split, count, layout, shift=shift)
-        return {split: Stacked(rows)}
+        images = recognition.held_out(objects, split, count, layout, shift=shift)
+        return {split: Stacked(images)}
 
     def outputs(
         self, state: TrainState, batch: Batch, attention: bool

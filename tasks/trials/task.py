@@ -148,13 +148,13 @@ class Trials(Task):
             name: float(rewards.sum(1).mean())
             for name, rewards in self._played(split).items()
         }
-        if best := means.get("optimal"):
+        if optimal := means.get("optimal"):
             means |= {
-                f"{name}_fraction": means[name] / best
+                f"{name}_fraction": means[name] / optimal
                 for name in means
                 if name != "optimal"
             }
-            scores["fraction"] = scores["reward"] / best
+            scores["fraction"] = scores["reward"] / optimal
         return scores | means
 
     def _play(self, split: str) -> Mapping[str, np.ndarray]:
