@@ -82,8 +82,8 @@ vqa_scenes | vqa_scenes | 3 | Two glimpses of an image answer a question
 snail_bandits | snail_bandits --config.train_steps=400 | 2
     | SNAIL pulls the arms of a bandit
 snail_mdp | snail_mdp:tiny | 2 | SNAIL acts in a Markov decision process of two states
-snail_fewshot | snail_fewshot:matching --config.data.shots=1 --config.train_steps=300
-    | 3 | A matching network compares a letter with one example of each class
+snail_fewshot | snail_fewshot:tiny | 3
+    | A matching network compares a letter with one example of each class
 ram_digits | ram_digits:tiny | 3 | Glimpses of a digit, chosen by a learned policy
 dram_digits | dram_digits | 2 | DRAM reads two digits from left to right
 icm_rooms | icm_rooms:tiny | 2 | A curious agent explores four rooms
