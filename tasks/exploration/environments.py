@@ -332,11 +332,11 @@ def make(
         return Doom(name)
     if name.startswith(_MINIGRID):
         return Television(MiniGrid(name), television, rows)
-    kind, _, number = name.partition("-")
+    kind, dash, number = name.partition("-")
     try:
-        layout = parse_whole(number or "0")
-        if kind != "rooms" or name == "rooms-":
+        if kind != "rooms":
             raise ValueError
+        layout = parse_whole(number if dash else "0")
     except ValueError:
         raise UserError(
             f"{one_line(name)} must be rooms, rooms-N for another layout, a name of "

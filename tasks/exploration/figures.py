@@ -28,21 +28,23 @@ def draw_visits(
         path: PNG file to write; its folder is created.
     """
     head, gap, bar = 0.55, 0.75, 0.75
-    visits = np.where(free, visits, 0)
+    walls = ~np.asarray(free, bool)
+    visits = np.where(walls, 0, visits)
+    shares = visits / max(visits.max(), 1)
     parts, rows, columns = visits.shape
-    across = _SIDE * columns / rows
-    x, end = 0.3, 0.3 + parts * (across + 0.12)
-    width = end - 0.12 + bar + (gap + 4.0 if len(rewards) else 0.3)
+    x, across = 0.3, _SIDE * columns / rows
+    width = x + parts * (across + 0.12) - 0.12 + bar
+    width += gap + 4.0 if len(rewards) else 0.3
     width = max(width, canvas.title_width(title))
     figure = canvas.figure(width, head + _SIDE + 0.6, title)
-    for number, counts in enumerate(visits):
+    for number, part in enumerate(shares):
         axes = canvas.axes(figure, x=x, y=head, width=across, height=_SIDE)
         axes.set_facecolor(_WALL)
-        shares = np.ma.masked_array(
-            counts / max(visits.max(), 1), ~np.asarray(free, bool)
-        )
         image = axes.imshow(
-            shares, cmap=canvas.colour_map(), norm=canvas.weight_norm(), aspect="auto"
+            np.ma.masked_array(part, walls),
+            cmap=canvas.colour_map(),
+            norm=canvas.weight_norm(),
+            aspect="auto",
         )
         axes.set(xticks=[], yticks=[])
         if parts > 1:

@@ -315,8 +315,7 @@ def object_losses(logits: jax.Array, objects: jax.Array) -> jax.Array:
     side = math.isqrt(logits.shape[1])
     middle = (np.arange(side) * 2 + 1) * objects.shape[1] // (2 * side)
     target = objects[:, middle][:, :, middle].reshape(len(objects), -1)  # [B, L]
-    nats = optax.softmax_cross_entropy_with_integer_labels(logits, target)
-    return nats.mean(1)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean(1)
 
 
 def answer_losses(logits: jax.Array, answers: jax.Array) -> jax.Array:

@@ -256,18 +256,18 @@ def test_all_grids_of_xminigrid_have_the_rules_that_steps_take_for_granted():
 
 def test_the_visits_of_an_update_are_counted(task, state, step):
     data = task.train_data()
-    expected, update = (
-        np.zeros((4, *task.environment.grid), int),
-        jax.jit(task.objective.update),
-    )
+    update = jax.jit(task.objective.update)
+    expected = np.zeros((4, *task.environment.grid), int)
     for number, part in ((0, 0), (2, 1), (5, 3)):  # of six steps, in four parts
         state = dataclasses.replace(state, step=jnp.asarray(number))
         running = dataclasses.replace(state, extra=state.extra["running"])
         _, _, rollout = update(running, data[number], jax.random.key(0))
         ends = np.asarray(rollout.following["position"]).reshape(-1, 2)
         np.add.at(expected[part], tuple(ends.T), 1)
-        state, _ = step(state, data[number], jax.random.key(0))
+        state, metrics = step(state, data[number], jax.random.key(0))
         np.testing.assert_array_equal(state.extra["visits"], expected)
+        assert "visits" not in metrics
+    assert not expected[:, Rooms(rooms=2)._map[0]].any()
     position = jnp.asarray([[[1, 2], [1, 2]], [[3, 1], [1, 2]]])
     expected = np.zeros((5, 7))
     expected[1, 2], expected[3, 1] = 3, 1
