@@ -107,7 +107,7 @@ class WithStatistics(Supervised):
 
 
 def _statistics(extra: Any, metrics: Metrics) -> Any:
-    """Removes the averages, whose count is the number of parts of a batch."""
+    """Returns the averages over the micro-batches, and removes them from `metrics`."""
     totals, count = metrics.pop(_STATISTICS)
     return jax.tree.map(lambda x: x / count, totals)
 
